@@ -1,0 +1,5 @@
+"""`python -m driftlaw`."""
+
+from driftlaw.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Held-out evaluation: the scores (`scores`) and the frozen measurement of a policy (`heldout`)."""

@@ -1,0 +1,1 @@
+"""One optimizer update (`update`), and the checkpoint that makes resume bit-exact (`checkpoint`)."""

@@ -1,0 +1,1 @@
+"""The loop that joins schedule, engine, grading and learner: the only room that sees all of them."""
