@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from driftlaw.config.load import ConfigError
+from driftlaw.config.load import NOTHING, ConfigError
 
 app = typer.Typer(
     help="How stale may your rollouts be? Asynchronous GRPO, its estimators and its collapse.",
@@ -29,26 +29,25 @@ app.add_typer(config_app, name="config")
 
 Config = Annotated[
     list[Path],
-    typer.Option("--config", "-c", help="Study file; given several times, later ones are laid over."),
+    typer.Option(
+        "--config",
+        "-c",
+        envvar="DRIFTLAW_CONFIG",
+        help="Study file; given several times, later ones are laid over.",
+    ),
 ]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder or file to write.")]
 
 
 def main() -> None:
     """Entry point: whatever goes wrong becomes one line and an exit code."""
-    import click
-
     from driftlaw.errors import one_line
 
     try:
         code = app(standalone_mode=False)
     except ConfigError as error:
         _leave(str(error), 2)
-    except click.exceptions.Abort:
-        _leave("interrupted", 130)
-    except click.ClickException as error:
-        _leave(error.format_message(), 2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         _leave("interrupted", 130)
     except Exception as error:
         text, code = one_line(error)
@@ -107,7 +106,7 @@ def config_runs(files: Annotated[list[Path], typer.Argument(help="Study file(s).
 @config_app.command("schema")
 def config_schema(
     write: Annotated[
-        bool, typer.Option("--write", help="Write workflow/schemas/study.schema.json.")
+        bool, typer.Option("--write", help="Write workflow/schemas/config.schema.yaml.")
     ] = False,
 ) -> None:
     """Print the JSON schema of a study file."""
@@ -276,11 +275,13 @@ def fit(
     from driftlaw.laws.fit import fit_by
     from driftlaw.laws.run_table import RunTableError, read
 
+    if not runs.is_file():
+        raise ConfigError(runs, "", NOTHING, "no such file")
     try:
         table = read(runs)
         fits = fit_by(table, by=["objective"] if "objective" in table else [], level=level, horizon=horizon)
     except RunTableError as error:
-        raise ConfigError("", "", None, f"{runs}: {error}") from None
+        raise ConfigError(runs, "", NOTHING, str(error)) from None
     pooled = fits.pop("pooled")
     write_json(out / "fit.json", {**pooled, "by": fits, "runs": str(runs)})
     _say(f"wrote {out / 'fit.json'}")

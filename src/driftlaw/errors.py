@@ -16,5 +16,7 @@ def one_line(error: Exception) -> tuple[str, int]:
             errno.EACCES: "permission denied; the folder must be writable",
         }
         return f"{place}{known.get(error.errno, error.strerror)}", 1
+    if hasattr(error, "format_message"):  # how the command-line library says what is wrong
+        return error.format_message(), 2
     text = " ".join(str(error).split()) or type(error).__name__
     return (text if type(error).__name__ in text else f"{type(error).__name__}: {text}"), 1

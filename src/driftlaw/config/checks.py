@@ -107,7 +107,7 @@ def _check_files(s: RunSettings, refuse: Any) -> None:
         if not (folder / "config.json").is_file():
             refuse("model.path", s.model.path, "holds no config.json; must be a Hugging Face model folder")
     if isinstance(s.task, FileTask):
-        problem = _file_problem(s.task.path, _stamp(s.task.path), s.task.heldout_prompts)
+        problem = _file_problem(s.task, _stamp(s.task.path))
         if problem:
             refuse("task.path" if problem[0] == "path" else "task.heldout_prompts", *problem[1:])
     if isinstance(s.task, ReasoningGymTask):
@@ -122,15 +122,23 @@ def _stamp(path: str) -> int:
 
 
 @functools.lru_cache(maxsize=16)
-def _file_problem(path: str, stamp: int, heldout: int) -> tuple[str, Any, str] | None:
+def _file_problem(task: FileTask, stamp: int) -> tuple[str, Any, str] | None:
     from driftlaw.tasks.local_file import FileFormatError, read_rows
+    from driftlaw.tasks.matching import last_number
 
+    path, heldout = task.path, task.heldout_prompts
     try:
         rows = read_rows(Path(path))
     except FileFormatError as error:
         return ("path", path, str(error))
+    if task.match == "last_number":
+        for row in rows:
+            if last_number(row.answer) is None:
+                allowed = f"the answer {row.answer!r} holds no number, which task.match: last_number needs"
+                return ("path", path, allowed)
     if len(rows) <= heldout:
-        return ("heldout_prompts", heldout, f"must be less than the {len(rows)} distinct prompts of {path}")
+        allowed = f"must be less than the {len(rows)} distinct prompts of {path}"
+        return ("heldout_prompts", heldout, allowed)
     return None
 
 

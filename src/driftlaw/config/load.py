@@ -16,16 +16,18 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 
+NOTHING = object()  # "there is no value to show", which null is not
+
+
 class ConfigError(Exception):
     """A study file, or what it points to, cannot be used. The message is one line."""
 
     def __init__(self, where: str | Path, key: str, value: Any, allowed: str) -> None:
         self.where, self.key, self.value, self.allowed = str(where), key, value, allowed
-        parts = [str(where), key, "" if value is _NOTHING else show(value), allowed]
+        parts = [str(where), key, "" if value is NOTHING else show(value), allowed]
         super().__init__(": ".join(p for p in parts if p))
 
 
-_NOTHING = object()  # "there is no value to show", which null is not
 
 
 def show(value: Any) -> str:
@@ -61,21 +63,21 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(path, "", _NOTHING, "no such file") from None
+        raise ConfigError(path, "", NOTHING, "no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise ConfigError(path, "", _NOTHING, f"cannot be read: {reason}") from None
+        raise ConfigError(path, "", NOTHING, f"cannot be read: {reason}") from None
     try:
         data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = " ".join(str(error.problem or error.context).split())
-        raise ConfigError(path, place, _NOTHING, f"broken YAML: {problem}") from None
+        raise ConfigError(path, place, NOTHING, f"broken YAML: {problem}") from None
     except yaml.YAMLError as error:
-        raise ConfigError(path, "", _NOTHING, f"broken YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(path, "", NOTHING, f"broken YAML: {' '.join(str(error).split())}") from None
     if data is None:
-        raise ConfigError(path, "", _NOTHING, "is empty; a study file needs at least the key `study`")
+        raise ConfigError(path, "", NOTHING, "is empty; a study file needs at least the key `study`")
     if not isinstance(data, dict):
         raise ConfigError(path, "", data, "must be a mapping of keys to values")
     return data
@@ -116,7 +118,7 @@ def parse(cls: type[BaseModel], data: Any, where: str | Path, names: Mapping[str
                 key = name + key[len(dotted) :]
         value = first["input"]
         if first["type"] in ("missing", "union_tag_not_found", "model_type", "dict_type"):
-            value = value if not isinstance(value, (dict, BaseModel)) else _NOTHING
+            value = value if not isinstance(value, (dict, BaseModel)) else NOTHING
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise ConfigError(where, key, value, _allowed(first, cls, loc) + more) from None
 

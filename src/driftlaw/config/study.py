@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from driftlaw.config.checks import check_run
-from driftlaw.config.load import ConfigError, merge, nested, parse, read_yaml
+from driftlaw.config.load import NOTHING, ConfigError, merge, nested, parse, read_yaml
 from driftlaw.config.settings import RunSettings, Sections, Study
 from driftlaw.objectives.catalog import CATALOG
 
@@ -76,7 +76,7 @@ class LoadedStudy:
             if len(self.runs) == 1:
                 return self.runs[0]
             raise ConfigError(
-                self.where, "--run", None, f"the study has {len(self.runs)} runs; name one of them"
+                self.where, "--run", NOTHING, f"the study has {len(self.runs)} runs; name one of them"
             )
         found = [r for r in self.runs if r.run_id == run_id]
         if not found:

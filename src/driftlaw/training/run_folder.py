@@ -54,15 +54,17 @@ class RunFolder:
                 for left in folder.glob(pattern) if folder.is_dir() else ():
                     remove(left)
 
-    def claim(self, run_id: str) -> None:
-        """Refuse a folder that holds another run: ConfigError."""
+    def claim(self, **identity: str) -> None:
+        """Refuse a folder that holds something else: another run, or this one from other inputs."""
         marker = self.path / "run.json"
-        if marker.exists():
-            held = read_json(marker)["run_id"]
-            if held != run_id:
-                raise ConfigError(str(self.path), "run_id", held, f"the folder holds another run than {run_id}")
-        else:
-            write_json(marker, {"run_id": run_id})
+        held = read_json(marker) if marker.exists() else {}
+        for key, value in identity.items():
+            if held.get(key, value) != value:
+                raise ConfigError(
+                    str(self.path), key, held[key], f"the folder was begun with another {key} than {value}"
+                )
+        if held != held | identity:
+            write_json(marker, held | identity)
 
     def manifest(self) -> dict[str, Any] | None:
         """The manifest, if the run has ended."""

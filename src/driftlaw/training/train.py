@@ -54,7 +54,7 @@ def train(
     """
     folder = RunFolder(out)
     with folder.locked(say):
-        folder.claim(run.run_id)
+        folder.claim(run_id=run.run_id)
         horizon = run.settings.learner.updates
         target = horizon if stop_at is None else min(stop_at, horizon)
         ended = folder.manifest()
@@ -91,6 +91,9 @@ def _train(
 ) -> dict[str, Any]:
     started = time.time()
     data_dir, base_dir = prepare_inputs(run, data_dir, base_dir, say)
+    data_hash = read_json(data_dir / "manifest.json")["hash"]
+    base_hash = read_json(base_dir / "manifest.json")["model_sha256"]
+    folder.claim(data_hash=data_hash, base_hash=base_hash)
     with _signals() as caught:
         loop, text = _build_loop(run.settings, data_dir, base_dir, folder, say)
         outcome = loop.run(target, lambda: bool(caught), tick)
@@ -132,7 +135,7 @@ def _train(
             )
             if (folder.path / name).exists()
         },
-        **_identity(run, study),
+        **_identity(run, study, data_hash=data_hash, base_hash=base_hash),
         "provenance": {
             **provenance(),
             "started_unix_s": started,
@@ -141,8 +144,6 @@ def _train(
             "base_dir": str(base_dir),
         },
     }
-    manifest["identity"]["data_hash"] = read_json(data_dir / "manifest.json")["hash"]
-    manifest["identity"]["base_hash"] = read_json(base_dir / "manifest.json")["model_sha256"]
     write_json(folder.path / "manifest.json", manifest)
     if ended != "censored":  # a censored run may go on from its checkpoint
         remove(folder.checkpoints)
@@ -268,9 +269,10 @@ class _signals:
             signal.signal(number, handler)
 
 
-def _identity(run: Run, study: str) -> dict[str, Any]:
+def _identity(run: Run, study: str, **hashes: str) -> dict[str, Any]:
+    names = {"run_id": run.run_id, "base_id": run.base_id, "data_id": run.data_id}
     return {
-        "identity": {"run_id": run.run_id, "base_id": run.base_id, "data_id": run.data_id},
+        "identity": names | hashes,
         "study": study,
         "settings": run.settings.model_dump(mode="json"),
     }

@@ -1,0 +1,133 @@
+"""How far samples have drifted: ratios, effective sample size, group mass, the cap's share."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogFormatter
+
+from driftlaw.figures.data import Caption, Cell, StudyData, count, lr_text, missing, one_rate
+from driftlaw.figures.lines import common, method_handles, smoothed, thick, wide, window_of
+from driftlaw.figures.style import INK, Look, finish, legend, look, new_figure, note
+
+MAX_PANELS = 5
+# (axis label, ledger column, logarithmic, thin companion)
+ROWS: tuple[tuple[str, str, bool, str | None], ...] = (
+    ("trajectory ratio,\nsecond moment", "traj_ratio_m2", True, None),
+    ("trajectory ratio,\nlargest", "traj_ratio_max", True, None),
+    ("trajectory ESS\n(share of batch)", "traj_ratio_ess", False, None),
+    ("mean group mass\n(1)", "group_weight_mass_mean", False, "group_ratio_mass_mean"),
+    ("bound by the cap\n(share)", "cap_bound_share", False, None),
+)
+
+
+def ratios(data: StudyData) -> tuple[Figure, Caption]:
+    """Rows: what `ROWS` names. Columns: staleness, at the main learning rate. Lines: methods."""
+    runs = data.at_main_lr()
+    cells = data.cells(runs)
+    drawn = _spread(cells, MAX_PANELS)
+    window = window_of(data.updates)
+    figure = new_figure(1.0 + 1.5 * len(ROWS))
+    grid = figure.subplots(len(ROWS), len(drawn), squeeze=False, sharex="col", sharey="row")
+    for column, cell in enumerate(drawn):
+        here = data.runs_of(cell)
+        some = data.updates["run_id"].isin(here["run_id"]).any()
+        for row, (label, name, log, companion) in enumerate(ROWS):
+            axes = grid[row][column]
+            if row == 0:
+                axes.set_title(cell.staleness)
+            if column == 0:
+                axes.set_ylabel(label, fontsize=9)
+            if log:
+                axes.set_yscale("log")
+                axes.yaxis.set_major_formatter(LogFormatter())
+                axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
+            if some:
+                _lines(axes, data, here, name, log, companion, window)
+            else:
+                axes.text(
+                    0.5,
+                    0.5,
+                    "no updates",
+                    transform=axes.transAxes,
+                    ha="center",
+                    va="center",
+                    color=INK,
+                )
+        grid[-1][column].set_xlabel("update")
+    finish(figure)
+    thin = Line2D([], [], color=INK, lw=0.9, alpha=0.7, label="group mass before the cap (thin)")
+    shown = [m for m in data.methods if m in set(runs["method"])]
+    legend(figure, [*method_handles(data, shown), thin])
+    note(figure, _notes(data, runs, len(cells) - len(drawn)))
+    return figure, _caption(data, runs, window)
+
+
+def _lines(
+    axes: Axes,
+    data: StudyData,
+    runs: pd.DataFrame,
+    name: str,
+    log: bool,
+    companion: str | None,
+    window: int,
+) -> None:
+    runs = runs[runs["status"] != "failed"]
+    for place, method in enumerate(data.methods):
+        ids = list(runs.loc[runs["method"] == method, "run_id"])
+        style = look(data.objective(method), data.variant[method])
+        if companion:
+            _mean_and_ends(axes, wide(data.updates, ids, companion), style, log, window, None)
+        _mean_and_ends(axes, wide(data.updates, ids, name), style, log, window, place)
+
+
+def _mean_and_ends(
+    axes: Axes, table: pd.DataFrame, style: Look, log: bool, window: int, place: int | None
+) -> None:
+    """The seeds' common mean, thin without a `place`; where only some seeds go on, each of them."""
+    if table.empty:
+        return
+    table = smoothed(table, window, log)
+    mean = common(table)
+    if place is None:
+        axes.plot(mean.index, mean, color=style.color, lw=0.9, alpha=0.7, gid="before")
+    else:
+        axes.plot(mean.index, mean, **thick(style, len(mean), place), gid="mean")
+    for run_id in table.columns:
+        rest = table[run_id].dropna()
+        rest = rest[rest.index >= mean.index.max()] if len(mean) else rest
+        if len(rest) > 1:
+            axes.plot(rest.index, rest, color=style.color, lw=0.8, alpha=0.5, gid="rest")
+
+
+def _spread(cells: list[Cell], most: int) -> list[Cell]:
+    """At most `most` of the cells, the first and the last among them, evenly spread."""
+    if len(cells) <= most:
+        return cells
+    return [cells[round(i * (len(cells) - 1) / (most - 1))] for i in range(most)]
+
+
+def _notes(data: StudyData, runs: pd.DataFrame, left: int) -> list[str]:
+    notes = missing(runs)
+    notes += one_rate(data)
+    if left:
+        notes.append(f"{count(left, 'further staleness setting')} not drawn: see the table.")
+    return notes
+
+
+def _caption(data: StudyData, runs: pd.DataFrame, window: int) -> Caption:
+    return Caption(
+        "Ratios, effective sample size, group mass and cap",
+        f"Ratio diagnostics of each update's batch at lr {lr_text(data.main_lr)}, by method and "
+        f"staleness: second moment and largest of the trajectory ratios r = pi/mu, their effective "
+        f"sample size over the number of responses, the mean group mass before (thin) and after "
+        f"(thick) the cap, and the share of what the cap acts on (tokens, responses or groups, by "
+        f"objective: not comparable between them) that it binds. {count(len(runs), 'run')}; lines "
+        f"are means over seeds up to the last update that all reached, trailing mean of {window} "
+        f"updates (geometric on logarithmic axes); no error bars. On-policy every ratio is 1. "
+        f"Table: {data.table('updates.parquet')}.",
+        data.table("updates.parquet"),
+        "Diagnostics",
+    )
