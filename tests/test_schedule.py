@@ -1,4 +1,4 @@
-"""The declared schedule against a simulation that follows the words of the method, not its formula."""
+"""The declared schedule against a simulation that follows the words of the method."""
 
 import itertools
 
@@ -15,9 +15,9 @@ delays, intervals = st.integers(0, 50), st.integers(1, 50)
 def simulated_versions(delay, interval, updates):
     """The version that samples each batch, by playing the run through.
 
-    A worker holds a copy of the weights that is renewed when the learner's version is a multiple of
-    the interval, and it works `delay` updates ahead of the learner: the batch of update t is sampled
-    with what the worker held when t - delay updates were done, before any update with the first copy.
+    A worker holds a copy of the weights that is renewed when the learner's version is a multiple
+    of the interval, and it works `delay` updates ahead of the learner: the batch of update t is
+    sampled with what it held when t - delay updates were done; the first ones with version 0.
     """
     versions, copies, held = [], {}, 0
     for done in range(updates):

@@ -5,12 +5,21 @@ import math
 import numpy as np
 import pytest
 
-from driftlaw.config.settings import EvaluationSettings, RunningSumTask
+from driftlaw.config.settings import EvaluationSettings
 from driftlaw.evaluation import heldout
 from driftlaw.evaluation.heldout import evaluate
 from driftlaw.rollout.protocol import Samples
 from driftlaw.streams import EVALUATION
-from driftlaw.tasks import Problem, build
+from driftlaw.tasks import Grade, Problem
+
+
+class Marks:
+    """Task: 1 for the answer, 1/2 for "near", else 0; an answer was found unless it is "none"."""
+
+    def grade(self, problem, response, truncated):
+        if truncated or response == "none":
+            return Grade(0.0, False)
+        return Grade({problem.answer: 1.0, "near": 0.5}.get(response, 0.0), True)
 
 
 class Script:
@@ -34,25 +43,27 @@ class Script:
 @pytest.mark.parametrize("chunk", [64, 2, 1])
 def test_every_column_by_hand(monkeypatch, chunk):
     monkeypatch.setattr(heldout, "CHUNK_PROMPTS", chunk)
-    problems = [Problem(f"{i}=", "42", "42") for i in range(3)]
-    # Right: 2 of 2; 1 of 2 (the other is cut off); 0 of 2 (one wrong, one without a number).
-    engine = Script([["42", "042"], ["42", "[42]"], ["41", "none"]])
+    problems = [Problem(f"{i}=", answer, answer) for i, answer in enumerate(("42", "7", "999"))]
+    # Scores 1, 1 | 1/2, 0 (cut off) | 0 (the answer of another prompt), 0 (no answer).
+    engine = Script([["42", "42"], ["near", "[7]"], ["42", "none"]])
     settings = EvaluationSettings(n=2, k=2, prompts=3, seed=9)
-    task = build(RunningSumTask())
-    found = evaluate(engine, 7, problems, [[1], [2, 2], [3]], task, lambda _: engine.last, settings)
+    found = evaluate(
+        engine, 7, problems, [[1], [2, 2], [3]], Marks(), lambda _: engine.last, settings
+    )
     assert found.row() == pytest.approx(
         {
             "update": 7,
-            "avg_at_k": 0.5,
-            "se": math.sqrt(0.25 / 3),  # prompt means 1, .5, 0: sample variance .25
-            "pass_at_k": 2 / 3,  # 1, 1, 0
+            "avg_at_k": 1.25 / 3,
+            # Prompt means 1, 1/4, 0: squares 17/16 less 3 (5/12)^2 = 13/24; over 2, over 3.
+            "se": math.sqrt(13 / 24 / 2 / 3),
+            "pass_at_k": 1 / 3,  # 1, 0, 0: half marks do not pass
             "pass_at_k_se": math.sqrt(1 / 3 / 3),
             "k": 2,
             "n": 2,
             "prompts": 3,
             "truncated_share": 1 / 6,
-            "unparsed_share": 2 / 6,  # the one cut off and "none"
-            "length_mean": (2 + 3 + 2 + 2 + 2 + 4) / 6,
+            "unparsed_share": 2 / 6,  # the one cut off, and "none"
+            "length_mean": (2 + 2 + 4 + 1 + 2 + 4) / 6,
             "logp_mean": -0.5,
         }
     )

@@ -10,7 +10,7 @@ from driftlaw.evaluation.scores import avg_at_k, pass_at_k
 
 
 def test_average_and_clustered_error_by_hand():
-    # Prompt means 1, .5, 0, .5: mean .5; deviations .5 0 -.5 0, sample variance .5/3; over 4 prompts.
+    # Prompt means 1, .5, 0, .5: mean .5; deviations .5 0 -.5 0, sample variance .5/3; P = 4.
     mean, se = avg_at_k([[1, 1], [1, 0], [0, 0], [0, 1]])
     assert mean == 0.5
     assert se == pytest.approx(math.sqrt(0.5 / 3 / 4))
@@ -59,7 +59,7 @@ def test_pass_at_1_is_the_average():
 
 
 def test_pass_at_k_is_unbiased():
-    """Over all 2^4 outcomes of 4 samples with p = .3, its mean is 1 - .7^k: the exact expectation."""
+    """Over all 2^4 outcomes of 4 samples with p = .3, its exact expectation is 1 - .7^k."""
     for k in (1, 2, 3, 4):
         expected = 0.0
         for outcome in itertools.product([0, 1], repeat=4):

@@ -41,7 +41,11 @@ def write_run(
     folder, done = layout.run_dir(study.name, run.run_id), max(scores, default=0)
     updates = {"update": list(range(done)), "applied": [True] * done}
     if scores:
-        curve = {"update": list(scores), "avg_at_k": list(scores.values()), "se": [se] * len(scores)}
+        curve = {
+            "update": list(scores),
+            "avg_at_k": list(scores.values()),
+            "se": [se] * len(scores),
+        }
         write_table(folder / "eval.parquet", rows("eval", **curve))
         write_table(folder / "ledger.parquet", rows("ledger", **updates, **(ledger_columns or {})))
     failed = status == "failed"

@@ -33,7 +33,7 @@ def batch_of_ratios(ratios, advantages, group_size, logp=-1.0, width=None):
 
 
 def random_batch(seed, prompts, group_size, width, spread=0.4, empty_row=False):
-    """Random lengths, ratios exp(N(0, spread)), both signs of A, one group of A = 0, NaN padding."""
+    """Random lengths and signs of A, ratios exp(N(0, spread)), a group of A = 0, NaN padding."""
     rng = np.random.default_rng(seed)
     n = prompts * group_size
     lengths = rng.integers(1, width + 1, n)

@@ -1,4 +1,4 @@
-"""The objectives once more: NumPy scalars in loops, written from docs of the method, not from `src`.
+"""The objectives once more: NumPy scalars in loops, written from the method, not from `src`.
 
 Every function states the formula it follows. Nothing here imports driftlaw.
 """

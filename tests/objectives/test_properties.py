@@ -82,7 +82,7 @@ def test_on_policy_the_gradient_is_reinforce(name, seed, size, norm):
 @quick
 @given(seed=seeds, size=sizes, spread=spreads, eps=st.floats(0.0, 2.0))
 def test_group_mass_cap(seed, size, spread, eps):
-    """Mean weight min(mean r, 1 + eps); w_i / w_j = r_i / r_j; raw ratios below the cap, bit for bit."""
+    """Mean weight min(mean r, 1 + eps); w_i / w_j = r_i / r_j; below the cap w = r, bit for bit."""
     result, _ = evaluate("gmc", random_batch(seed, *size, spread=spread), eps=eps)
     ratio, weight = (x[:, 0].view(-1, size[1]) for x in (result.raw, result.weights))
     under = ratio.sum(1) <= size[1] * (1 + eps)

@@ -32,7 +32,7 @@ def content(samples):
 
 
 def test_the_policies_of_these_tests_depend_on_their_context():
-    """By far more than the 1e-5 that is granted to rounding: a wrong mask, position or pad shows."""
+    """By far more than the 1e-5 granted to rounding: a wrong mask, position or pad shows."""
     for architecture in ARCHITECTURES:
         model = policy(architecture)
         base = exact_probabilities(model, [5, 6, 7, 8])

@@ -1,4 +1,4 @@
-"""Prompts from local files: three formats, one content; and one clear line for whatever is wrong."""
+"""Prompts from local files: three formats, one content; one clear line for whatever is wrong."""
 
 import csv
 import json

@@ -49,7 +49,7 @@ def test_answers_are_those_of_the_questions(made):
 
 
 def test_a_consolation_score_is_no_success():
-    """The data set's own verifier gives a wrong but readable answer a little; a success it is not."""
+    """A verifier may give a wrong but readable answer a little; a success it is not."""
     task = build(settings())
     train, _ = task.problems()
     task._dataset.score_answer = lambda *_: 0.99

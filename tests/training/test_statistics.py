@@ -161,7 +161,7 @@ def test_on_policy_everything_is_one():
 @pytest.mark.parametrize("ratio", [0.1, 0.7, 1.3, 1.7])
 @pytest.mark.parametrize("length", [3, 7, 11])
 def test_a_shared_weight_is_read_off_exactly(ratio, length):
-    """(w + w + w) / 3 is not w in floating point: an uncapped weight must equal its ratio, bit for bit."""
+    """(w + w + w) / 3 is not w in floating point; an uncapped weight equals its ratio bit for bit."""
     found = statistics("gmc", [[ratio] + [1.0] * (length - 1)], [1.0], 1, eps=1.0)
     assert found["traj_weight_max"] == found["traj_ratio_max"]
     assert found["group_weight_mass_max"] == found["group_ratio_mass_max"]

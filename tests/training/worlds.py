@@ -23,10 +23,10 @@ SMALL: dict[str, Any] = {
     "task": {"name": "running_sum", "level": 1, "train_prompts": 60, "heldout_prompts": 12},
     "model": {"layers": 1, "hidden_size": 32, "intermediate_size": 32, "heads": 2, "kv_heads": 1},
     "base": {
-        "clean_updates": 40,
+        "clean_updates": 200,
         "noisy_updates": 0,
-        "batch": 32,
-        "lr": 5e-3,
+        "batch": 64,
+        "lr": 1e-2,
         "pass_rate_low": 0,
         "pass_rate_high": 1,
     },

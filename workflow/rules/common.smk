@@ -28,7 +28,18 @@ def load_config():
         os._exit(2)  # past Snakemake, which would add lines of its own
 
 
+def check_folders():
+    """Folders that cannot be written are one line before anything runs, not a failure in every job."""
+    for name in ("data", "models", "results", "logs", ".snakemake"):
+        place = next(p for p in [Path(name), Path(".")] if p.exists())
+        if not os.access(place, os.W_OK):
+            print(f"driftlaw: {place.resolve()}: cannot be written", file=sys.stderr, flush=True)
+            os._exit(1)
+
+
 STUDY = load_config()
+if not workflow.dryrun:
+    check_folders()
 config.clear()
 config.update(STUDY.settings.model_dump(mode="json", exclude_unset=True))
 validate(config, str(ROOT / "workflow/schemas/config.schema.yaml"), set_default=False)

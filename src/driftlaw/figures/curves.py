@@ -98,7 +98,7 @@ def _heldout(axes: Axes, data: StudyData, cell: Cell) -> None:
             continue
         nothing = False
         style = look(data.objective(method), data.variant[method])
-        draw_seeds_and_mean(axes, table, _failed(ours), style, place, method)
+        draw_seeds_and_mean(axes, table, ours, style, place, method)
         if table.shape[1] == 1:
             se = wide(data.curves, list(ours["run_id"]), "se").iloc[:, 0]
             score = table.iloc[:, 0]
@@ -123,13 +123,9 @@ def _reward(axes: Axes, data: StudyData, cell: Cell, window: int) -> None:
             continue
         nothing = False
         style = look(data.objective(method), data.variant[method])
-        draw_seeds_and_mean(axes, table, _failed(ours), style, place, method)
+        draw_seeds_and_mean(axes, table, ours, style, place, method)
     if nothing:
         empty(axes, _nothing(runs, "reward"))
-
-
-def _failed(runs: pd.DataFrame) -> list[str]:
-    return list(runs.loc[runs["status"] == "failed", "run_id"])
 
 
 def _nothing(runs: pd.DataFrame, what: str) -> str:
@@ -151,7 +147,7 @@ def _caption(data: StudyData, window: int) -> Caption:
     seeds = data.runs["seed"].nunique()
     several = (
         "Thin lines are seeds, thick lines the mean of those that did not fail, up to the last "
-        "update that all of them reached"
+        "update that all of them reached and, where only some collapsed, before the first collapse"
         if seeds > 1
         else "Bands are one standard error, clustered by prompt"
     )
@@ -162,8 +158,8 @@ def _caption(data: StudyData, window: int) -> Caption:
         f"Held-out score (above) and mean reward of the training samples (below, trailing mean of "
         f"{window} updates) against update, by method and staleness: delay D, synchronisation "
         f"interval I, in updates. {count(len(data.runs), 'run')}, {count(seeds, 'seed')}. "
-        f"{several}; no interval over seeds is drawn.{ends} The reward is the behaviour policy's, which lags "
-        f"behind the learner. Dotted: held-out score of the base policy. Tables: "
+        f"{several}; no interval over seeds is drawn.{ends} The reward is the behaviour policy's, "
+        f"which lags behind the learner. Dotted: held-out score of the base policy. Tables: "
         f"{data.table('curves.parquet')}, {data.table('updates.parquet')}.",
         data.table("curves.parquet"),
         "Results",

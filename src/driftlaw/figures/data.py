@@ -47,7 +47,7 @@ class Cell:
     @property
     def staleness(self) -> str:
         if self.delay == 0 and self.interval == 1:
-            return "no staleness (D = 0, I = 1)"
+            return "D = 0, I = 1 (lag 0)"
         return f"D = {self.delay}, I = {self.interval}"
 
 

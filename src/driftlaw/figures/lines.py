@@ -21,12 +21,19 @@ def wide(table: pd.DataFrame, run_ids: Sequence[str], column: str) -> pd.DataFra
     return rows.set_index(["update", "run_id"])[column].unstack("run_id")  # noqa: PD010
 
 
-def common(table: pd.DataFrame) -> pd.Series:
-    """(updates,) mean over the runs (columns), up to the last update that all of them reached.
+def common(table: pd.DataFrame, runs: pd.DataFrame) -> pd.Series:
+    """(updates,) mean over the runs (columns) as long as they are one population.
 
-    Beyond it a mean would be one of survivors.
+    It ends with the last update that all reached, since beyond it would be a mean of survivors,
+    and, if some of them collapsed and others did not, before the first collapse: a mean of healthy
+    and collapsed runs describes neither.
     """
-    return table.dropna().mean(axis=1)
+    ours = runs[runs["run_id"].isin(table.columns)]
+    collapsed = ours["status"] == "collapsed"
+    mean = table.dropna().mean(axis=1)
+    if collapsed.any() and not collapsed.all():
+        mean = mean[mean.index < ours["collapse_update"].min()]
+    return mean
 
 
 def smoothed(table: pd.DataFrame, window: int, log: bool = False) -> pd.DataFrame:
@@ -45,22 +52,23 @@ def window_of(table: pd.DataFrame) -> int:
 
 
 def draw_seeds_and_mean(
-    axes: Axes, table: pd.DataFrame, failed: Sequence[str], style: Look, place: int, label: str
+    axes: Axes, table: pd.DataFrame, runs: pd.DataFrame, style: Look, place: int, label: str
 ) -> None:
     """Thin lines of the runs (columns) and the thick line of their common mean.
 
-    failed: runs whose line, cut off by no fault of the policy, is drawn but no part of the mean.
-    place: the method's number in the panel.
+    A failed run's line, cut off by no fault of the policy, is drawn but no part of the mean.
+    runs: rows of runs.csv. place: the method's number in the panel.
     """
-    whole = table.drop(columns=[c for c in table.columns if c in set(failed)])
+    failed = set(runs.loc[runs["status"] == "failed", "run_id"])
+    whole = table.drop(columns=[c for c in table.columns if c in failed])
     for run_id in table.columns:
         line = table[run_id].dropna()
         if run_id not in whole or whole.shape[1] > 1:
             axes.plot(
-                line.index, line, color=style.color, lw=0.8, alpha=0.45, gid=f"{label}:{run_id}"
+                line.index, line, color=style.color, lw=0.9, alpha=0.5, gid=f"{label}:{run_id}"
             )
     if whole.shape[1]:
-        mean = common(whole)
+        mean = common(whole, runs)
         axes.plot(mean.index, mean, **thick(style, len(mean), place), gid=f"{label}:mean")
 
 

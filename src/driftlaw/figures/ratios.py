@@ -79,18 +79,19 @@ def _lines(
         ids = list(runs.loc[runs["method"] == method, "run_id"])
         style = look(data.objective(method), data.variant[method])
         if companion:
-            _mean_and_ends(axes, wide(data.updates, ids, companion), style, log, window, None)
-        _mean_and_ends(axes, wide(data.updates, ids, name), style, log, window, place)
+            _mean(
+                axes, smoothed(wide(data.updates, ids, companion), window, log), runs, style, None
+            )
+        _mean(axes, smoothed(wide(data.updates, ids, name), window, log), runs, style, place)
 
 
-def _mean_and_ends(
-    axes: Axes, table: pd.DataFrame, style: Look, log: bool, window: int, place: int | None
+def _mean(
+    axes: Axes, table: pd.DataFrame, runs: pd.DataFrame, style: Look, place: int | None
 ) -> None:
-    """The seeds' common mean, thin without a `place`; where only some seeds go on, each of them."""
+    """The seeds' common mean, thin without a `place`; where it ends, each seed's own line."""
     if table.empty:
         return
-    table = smoothed(table, window, log)
-    mean = common(table)
+    mean = common(table, runs)
     if place is None:
         axes.plot(mean.index, mean, color=style.color, lw=0.9, alpha=0.7, gid="before")
     else:
@@ -125,8 +126,8 @@ def _caption(data: StudyData, runs: pd.DataFrame, window: int) -> Caption:
         f"sample size over the number of responses, the mean group mass before (thin) and after "
         f"(thick) the cap, and the share of what the cap acts on (tokens, responses or groups, by "
         f"objective: not comparable between them) that it binds. {count(len(runs), 'run')}; lines "
-        f"are means over seeds up to the last update that all reached, trailing mean of {window} "
-        f"updates (geometric on logarithmic axes); no error bars. On-policy every ratio is 1. "
+        f"are means over seeds as long as all of them go on, then single seeds; trailing mean "
+        f"of {window} updates (geometric on logarithmic axes); no error bars. On-policy every ratio is 1. "
         f"Table: {data.table('updates.parquet')}.",
         data.table("updates.parquet"),
         "Diagnostics",

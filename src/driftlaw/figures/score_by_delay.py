@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,6 +26,7 @@ SERIES: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
     "both, D > 0 and I > 1": lambda r: (r["delay"] > 0) & (r["interval"] > 1),
 }
 DODGE_PT = 11.0  # methods stand side by side, seeds a little left of their mean
+PANELS_PT = 640.0  # width of all panels
 
 
 def series_of(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -40,7 +43,7 @@ def score_by_delay(data: StudyData) -> tuple[Figure, Caption]:
     parts = series_of(runs)
     row = figure.subplots(1, len(parts), squeeze=False)[0]
     for axes, (name, part) in zip(row, parts.items(), strict=True):
-        _panel(axes, data, part)
+        _panel(axes, data, part, PANELS_PT / len(parts))
         axes.set_title(name)
         axes.set_xlabel("mean lag D + (I − 1)/2 (updates)")
     row[0].set_ylabel("final held-out score (avg@k)")
@@ -56,17 +59,18 @@ def score_by_delay(data: StudyData) -> tuple[Figure, Caption]:
     return figure, _caption(data, runs)
 
 
-def _panel(axes: Axes, data: StudyData, runs: pd.DataFrame) -> None:
+def _panel(axes: Axes, data: StudyData, runs: pd.DataFrame, width_pt: float) -> None:
     if runs["final_score"].isna().all():
         empty(axes, "no run has a final score")
         return
     base_rates(axes, runs)
     methods = [m for m in data.methods if m in set(runs["method"])]
+    dodge = _lag_axis(axes, sorted(set(runs["mean_lag"])), len(methods), width_pt)
     for i, method in enumerate(methods):
         ours = runs[runs["method"] == method]
         style = look(data.objective(method), data.variant[method])
-        shift = DODGE_PT * (i - (len(methods) - 1) / 2)
-        _seeds(axes, ours, style.color, method, _shifted(axes, shift - DODGE_PT / 2.5))
+        shift = dodge * (i - (len(methods) - 1) / 2)
+        _seeds(axes, ours, style.color, method, _shifted(axes, shift - dodge / 2.5))
         results = decided(ours)
         x, means, halves = [], [], []
         for lag in sorted(set(results["mean_lag"])):
@@ -87,7 +91,6 @@ def _panel(axes: Axes, data: StudyData, runs: pd.DataFrame) -> None:
             **style.line,
         )
         bars.lines[0].set_gid(f"mean:{method}")
-    _lag_axis(axes, sorted(runs["mean_lag"].unique()))
 
 
 def _seeds(axes: Axes, runs: pd.DataFrame, color: str, method: str, where: Any) -> None:
@@ -123,16 +126,25 @@ def _shifted(axes: Axes, points: float) -> Any:
     return axes.transData + ScaledTranslation(points / 72, 0, figure.dpi_scale_trans)
 
 
-def _lag_axis(axes: Axes, lags: list[float]) -> None:
+def _lag_axis(axes: Axes, lags: list[float], methods: int, width_pt: float) -> float:
+    """Axis of the mean lags, logarithmic beyond the first where they spread far.
+
+    Returns the distance (points) of the methods' symbols, so that neighbouring lags keep apart.
+    """
     positive = [lag for lag in lags if lag > 0]
     if positive and max(positive) > 20 * min(positive):
         axes.set_xscale("symlog", linthresh=min(positive), base=2)
-        axes.set_xlim(-0.35 * min(positive), 1.5 * max(positive))
-    else:
-        room = 0.12 * max(positive, default=1.0)
-        axes.set_xlim(-room, max(lags) + room)
+    scale = axes.xaxis.get_transform()
+    places = [float(x) for x in scale.transform(np.asarray(lags, float))]
+    span = places[-1] - places[0] or 1.0
+    gaps = [b - a for a, b in itertools.pairwise(places)]
+    dodge = min(DODGE_PT, 0.65 * min(gaps, default=span) / span * 0.8 * width_pt / methods)
+    room = max(0.04, (methods / 2 * dodge + 8) / (0.8 * width_pt)) * span
+    low, high = scale.inverted().transform(np.asarray([places[0] - room, places[-1] + room]))
+    axes.set_xlim(float(low), float(high))
     axes.set_xticks(lags, [f"{lag:g}" for lag in lags])
     axes.minorticks_off()
+    return dodge
 
 
 def _one_scale(row: list[Axes], runs: pd.DataFrame) -> None:
@@ -182,8 +194,8 @@ def _caption(data: StudyData, runs: pd.DataFrame) -> Caption:
         f"apart (runs without staleness stand in both). {count(len(results), 'run')}, {seeds} a "
         f"point. Large symbols: mean over seeds; bars: {LEVEL:.0%} Student t intervals over seeds, "
         f"none with one seed or equal values, cut at the frame; small symbols: seeds. Collapsed "
-        f"runs count with their last score. Symbols are moved sideways by method. Dotted: base policy. "
-        f"Table: {data.table('runs.csv')}.",
+        f"runs count with their last score. Symbols are moved sideways by method. Dotted: base "
+        f"policy. Table: {data.table('runs.csv')}.",
         data.table("runs.csv"),
         "Results",
     )

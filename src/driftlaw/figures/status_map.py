@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -18,8 +19,9 @@ from driftlaw.figures.style import FAINT, INK, STATUS_LOOKS, finish, legend, new
 from driftlaw.laws.brackets import brackets
 from driftlaw.laws.collapse import STATUSES
 
-COLUMNS = 4
-MARK_PT = 13.0  # room of one symbol
+MAX_COLUMNS = 4
+ROOM_PT = (22.0, 27.0)  # least distance of neighbouring cells, sideways and upwards
+PANELS_PT = 650.0  # width of all panels of a row
 BRACKET: dict[str, Any] = {
     "color": FAINT,
     "lw": 5,
@@ -42,16 +44,21 @@ def status_map(data: StudyData) -> tuple[Figure, Caption]:
         for method in data.methods
         if (part["method"] == method).any()
     ]
-    columns = min(COLUMNS, max(1, *[sum(p[0] == name for p in panels) for name, *_ in panels]))
+    s_values, lrs = sorted(set(data.runs["S"])), sorted(set(data.runs["lr"]))
+    most = max(sum(p[0] == name for p in panels) for name in series)
+    steps = max(_steps(sorted(set(part["S"]))) for part in series.values())
+    fit = int(PANELS_PT // (ROOM_PT[0] * (steps + 0.5)))
+    columns = max(1, min(MAX_COLUMNS, most, fit))
+    height_in = min(6.0, max(1.7, (_steps(lrs) + 1) * ROOM_PT[1] / 72))
     rows: list[list[tuple[str, str, pd.DataFrame]]] = []
     for name in dict.fromkeys(p[0] for p in panels):
         ours = [p for p in panels if p[0] == name]
         rows += [ours[i : i + columns] for i in range(0, len(ours), columns)]
-    figure = new_figure(0.8 + 2.5 * len(rows))
+    figure = new_figure(0.8 + (0.8 + height_in) * len(rows))
     grid = figure.subplots(len(rows), columns, squeeze=False)
     for i, (line, panels_here) in enumerate(zip(grid, rows, strict=True)):
         for axes, (name, method, runs) in zip(line, panels_here, strict=False):
-            _panel(axes, runs, data.runs, sorted(series[name]["S"].unique()))
+            _panel(axes, runs, sorted(set(series[name]["S"])), s_values, lrs)
             axes.set_title(f"{method}\n{name}")
             if i == len(rows) - 1:
                 axes.set_xlabel("S = D + I (updates)")
@@ -67,10 +74,19 @@ def status_map(data: StudyData) -> tuple[Figure, Caption]:
     return figure, _caption(data)
 
 
-def _panel(axes: Axes, runs: pd.DataFrame, everything: pd.DataFrame, named: list[int]) -> None:
+def _steps(values: list[float]) -> float:
+    """Range of ascending values over their least distance, on a logarithmic axis; 0 for one."""
+    logs = [math.log(v) for v in values]
+    gaps = [b - a for a, b in itertools.pairwise(logs)]
+    return (logs[-1] - logs[0]) / min(gaps) if gaps else 0.0
+
+
+def _panel(
+    axes: Axes, runs: pd.DataFrame, named: list[int], s_values: list[int], lrs: list[float]
+) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    _ticks(axes, named, sorted(everything["S"].unique()), sorted(everything["lr"].unique()))
+    _ticks(axes, named, s_values, lrs)
     for row in brackets(runs):
         low, high = row["last_stable"], row["first_collapsed"]
         if low is not None and high is not None:
@@ -78,7 +94,7 @@ def _panel(axes: Axes, runs: pd.DataFrame, everything: pd.DataFrame, named: list
     for s, lr in sorted(set(zip(runs["S"], runs["lr"], strict=True))):
         cell = runs[(runs["S"] == s) & (runs["lr"] == lr)]
         here = [status for status in STATUSES if (cell["status"] == status).any()]
-        symbols = HPacker(children=[_symbol(status) for status in here], pad=0, sep=0)
+        symbols = HPacker(children=[_symbol(status, len(here)) for status in here], pad=0, sep=0)
         box = AnnotationBbox(symbols, (s, lr), frameon=False, pad=0)
         box.set_gid(f"cell:{s}:{lr:g}:{'+'.join(here)}")
         axes.add_artist(box)
@@ -86,25 +102,28 @@ def _panel(axes: Axes, runs: pd.DataFrame, everything: pd.DataFrame, named: list
         axes.annotate(
             f"{collapsed}/{len(cell)}",
             (s, lr),
-            xytext=(0, -9),
+            xytext=(0, -7),
             textcoords="offset points",
             ha="center",
             va="top",
-            fontsize=8.5,
+            fontsize=8,
             color=INK,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+            zorder=2,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )
 
 
-def _symbol(status: str) -> DrawingArea:
+def _symbol(status: str, neighbours: int) -> DrawingArea:
+    """A status's symbol, smaller where several share a cell."""
     marker, ink, filled = STATUS_LOOKS[status]
-    area = DrawingArea(MARK_PT, MARK_PT)
+    room, size = (12.0, 8.5) if neighbours == 1 else (9.0, 6.5)
+    area = DrawingArea(room, room)
     area.add_artist(
         Line2D(
-            [MARK_PT / 2],
-            [MARK_PT / 2],
+            [room / 2],
+            [room / 2],
             marker=marker,
-            ms=8.5,
+            ms=size,
             mfc=ink if filled else "white",
             mec=ink,
             mew=1.3,
@@ -126,9 +145,10 @@ def _ticks(axes: Axes, candidates: list[int], s_values: list[int], lrs: list[flo
     axes.set_yticks(lrs, [lr_text(lr) for lr in lrs])
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
-    axes.set_xlim(min(s_values) / 1.5, max(s_values) * 1.5)
-    room = max(1.8, (max(lrs) / min(lrs)) ** 0.22)
-    axes.set_ylim(min(lrs) / room, max(lrs) * room)
+    room = max(1.3, (max(s_values) / min(s_values)) ** 0.09)
+    axes.set_xlim(min(s_values) / room, max(s_values) * room)
+    room = max(1.2, (max(lrs) / min(lrs)) ** (0.6 / max(_steps(lrs), 1)))
+    axes.set_ylim(min(lrs) / room**1.3, max(lrs) * room)
 
 
 def _handles(runs: pd.DataFrame) -> list[Line2D]:
@@ -171,7 +191,8 @@ def _caption(data: StudyData) -> Caption:
         f"and learning rate, both axes logarithmic; delay and interval apart (runs without "
         f"staleness stand in both). A symbol for each status among the seeds of a cell; below it, "
         f"collapsed / all. Horizon {horizon} updates. Grey: from the largest rate at and below "
-        f"which no run collapsed to the smallest with a collapsed one. No error bars: counts. Table: {data.table('runs.csv')}.",
+        f"which no run collapsed to the smallest with a collapsed one. No error bars: "
+        f"counts. Table: {data.table('runs.csv')}.",
         data.table("runs.csv"),
         "Results",
     )

@@ -7,6 +7,7 @@ studies can be laid side by side. Colours are seaborn's colour-blind-safe palett
 from __future__ import annotations
 
 import contextlib
+import math
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -140,10 +141,11 @@ def empty(axes: Axes, text: str) -> None:
     )
 
 
-def legend(figure: Figure, handles: list[Any], columns: int = 5) -> None:
-    """One legend above all panels."""
+def legend(figure: Figure, handles: list[Any]) -> None:
+    """One legend above all panels, in as many rows as its text needs."""
     if handles:
-        ncols = min(columns, len(handles))
+        letters = sum(len(h.get_label()) + 7 for h in handles)
+        ncols = math.ceil(len(handles) / math.ceil(letters / 115))
         figure.legend(handles=handles, loc="outside upper center", ncols=ncols, frameon=False)
 
 

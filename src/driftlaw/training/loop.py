@@ -26,6 +26,7 @@ from driftlaw.laws.collapse import CollapseEvent, CollapseRule, find_collapse
 from driftlaw.learner import checkpoint
 from driftlaw.learner.update import Learner, UpdateRecord
 from driftlaw.models.text import Text
+from driftlaw.objectives.catalog import CLAMP
 from driftlaw.rollout.protocol import NonFinitePolicy
 from driftlaw.rollout.torch_engine import TorchEngine
 from driftlaw.schedule import Schedule
@@ -90,6 +91,8 @@ class Loop:
         self.schedule = Schedule(settings.schedule.delay, settings.schedule.interval)
         c = settings.collapse
         self.rule = CollapseRule(c.fraction, c.floor, c.consecutive)
+        # null in the settings is the objectives' default.
+        self.clamp = settings.objective.clamp or float(CLAMP.default or 0)
         self.state = _State()
         self.rows: dict[str, list[Mapping[str, Any]]] = {}
         self.saved_at = 0
@@ -245,7 +248,7 @@ class Loop:
             "truncated_share": float(cohort.truncated.mean()),
             "unparsed_share": float(1 - cohort.parsed.mean()),
             **record.result.metrics,
-            **ratio_statistics(record.batch, record.result),
+            **ratio_statistics(record.batch, record.result, self.clamp),
             "generated": state.generated,
             "consumed": state.consumed,
             "pending_batches": len(state.queue),

@@ -5,18 +5,16 @@ from __future__ import annotations
 import torch
 
 from driftlaw.objectives import Batch, Result
-from driftlaw.objectives.catalog import CLAMP
 from driftlaw.objectives.ratios import token_ratio, trajectory_ratio
 
 
-def ratio_statistics(batch: Batch, result: Result) -> dict[str, float]:
+def ratio_statistics(batch: Batch, result: Result, clamp: float) -> dict[str, float]:
     """Columns of the ledger (see `driftlaw.training.ledger`) for one update's ratios and weights.
 
-    Raw: token ratios, trajectory ratios r_i, group mean ratios. After the cap: the weight that the
+    `clamp` is the objective's, in nats. Raw: token ratios, trajectory ratios r_i, group mean ratios. After the cap: the weight that the
     objective put on each token's grad log pi; a trajectory's is the mean over its tokens (exactly w_i
     for trajectory objectives), a group's the mean over its responses.
     """
-    clamp = float(CLAMP.default or 0)
     mask = batch.mask
     with torch.no_grad():
         raw_token = token_ratio(batch, clamp)[0].double()[mask]

@@ -20,6 +20,7 @@ from driftlaw import layout
 from driftlaw.config.load import ConfigError
 from driftlaw.config.settings import RunSettings
 from driftlaw.config.study import Run
+from driftlaw.errors import disk_trouble
 from driftlaw.files import read_json, remove, replacing, write_json, write_text
 from driftlaw.provenance import provenance
 from driftlaw.training.run_folder import RunFolder
@@ -49,8 +50,8 @@ def train(
     """Train a run in `out` and return its manifest; a run that has ended is not trained again.
 
     Prompt set and base policy are made where they are missing. Raises ConfigError for settings or a
-    folder that cannot be used, Interrupted after SIGINT or SIGTERM; any other error is recorded in the
-    manifest as status `failed` and raised.
+    folder that cannot be used, Interrupted after SIGINT or SIGTERM, OSError for a full or read-only
+    disk (the next start resumes); any other error is recorded in the manifest as `failed` and raised.
     """
     folder = RunFolder(out)
     with folder.locked(say):
@@ -68,7 +69,8 @@ def train(
         except (ConfigError, Interrupted):
             raise
         except Exception as error:
-            _record_failure(run, study, folder, error)
+            if not disk_trouble(error):
+                _record_failure(run, study, folder, error)
             raise
 
 
@@ -279,14 +281,10 @@ def _identity(run: Run, study: str, **hashes: str) -> dict[str, Any]:
 
 
 def _record_failure(run: Run, study: str, folder: RunFolder, error: Exception) -> None:
-    """Status `failed` with its reason; if not even that can be written, the error itself remains."""
+    """Status `failed` with its reason; the traceback goes to error.log."""
     reason = " ".join(str(error).split()) or type(error).__name__
-    try:
-        write_text(folder.path / "error.log", traceback.format_exc())
-        write_json(folder.path / "manifest.json", failure_manifest(run, study, reason))
-    except OSError:
-        # A full or read-only disk: the caller reports `error`, and the next start resumes.
-        return
+    write_text(folder.path / "error.log", traceback.format_exc())
+    write_json(folder.path / "manifest.json", failure_manifest(run, study, reason))
 
 
 def failure_manifest(run: Run, study: str, reason: str) -> dict[str, Any]:
