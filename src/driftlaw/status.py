@@ -77,7 +77,7 @@ def show_status(name: str) -> None:
     states = sorted(
         (run_state(study.name, run, now) for run in study.runs), key=lambda s: STATES.index(s.state)
     )
-    table = Table("run", "state", "update", "held-out", "left", "note", box=None)
+    table = Table("run", "state", "update", "held-out", "left", "note", box=None, pad_edge=False)
     for s in states:
         table.add_row(
             s.run_id,

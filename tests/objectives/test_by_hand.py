@@ -218,7 +218,7 @@ def test_default_length_normalisation(name, norm):
         n: float(
             get(name, l_max=L_MAX, **({} if n is None else {"length_norm": n}))(
                 batch_of_ratios(RATIOS, ADVANTAGES, 2)
-            ).loss
+            ).loss.detach()
         )
         for n in (None, "sequence", "constant", "token")
     }

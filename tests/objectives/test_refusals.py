@@ -49,7 +49,7 @@ def test_a_length_norm_that_is_false_is_not_taken_for_none(norm):
 def test_null_means_the_default():
     params = {"eps_low": None, "eps_high": None, "length_norm": None, "clamp": None, "l_max": None}
     batch = Batch(
-        torch.tensor([[0.0, 0.5], [0.0, -0.5]], requires_grad=True),
+        torch.tensor([[0.0, 0.5], [0.0, -0.5]]),
         torch.zeros(2, 2),
         torch.ones(2, 2, dtype=torch.bool),
         torch.tensor([1.0, -1.0]),

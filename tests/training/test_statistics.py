@@ -20,7 +20,7 @@ RATIOS = [[3.0, 1.0], [0.5, 3.0, 1.0], [0.5], [1.1, 0.5]]
 ADVANTAGES = [1.0, -2.0, -1.0, 0.5]
 
 
-def statistics(name, ratios=RATIOS, advantages=ADVANTAGES, group_size=2, **params):
+def statistics(name, ratios=RATIOS, advantages=ADVANTAGES, group_size=2, clamp=20.0, **params):
     width = max(map(len, ratios))
     logp = torch.full((len(ratios), width), math.nan, dtype=torch.float64)
     behaviour = logp.clone()
@@ -36,7 +36,7 @@ def statistics(name, ratios=RATIOS, advantages=ADVANTAGES, group_size=2, **param
         torch.tensor(advantages, dtype=torch.float64),
         group_size,
     )
-    return ratio_statistics(batch, get(name, l_max=4, **params)(batch))
+    return ratio_statistics(batch, get(name, l_max=4, clamp=clamp, **params)(batch), clamp)
 
 
 RAW = {
@@ -161,7 +161,7 @@ def test_on_policy_everything_is_one():
 @pytest.mark.parametrize("ratio", [0.1, 0.7, 1.3, 1.7])
 @pytest.mark.parametrize("length", [3, 7, 11])
 def test_a_shared_weight_is_read_off_exactly(ratio, length):
-    """(w + w + w) / 3 is not w in floating point; an uncapped weight equals its ratio bit for bit."""
+    """(w + w + w) / 3 need not be w; an uncapped weight equals its ratio bit for bit."""
     found = statistics("gmc", [[ratio] + [1.0] * (length - 1)], [1.0], 1, eps=1.0)
     assert found["traj_weight_max"] == found["traj_ratio_max"]
     assert found["group_weight_mass_max"] == found["group_ratio_mass_max"]

@@ -40,6 +40,8 @@ def _check_objective(s: RunSettings, refuse: Any) -> None:
         if key != "name" and getattr(o, key) is not None and key not in entry.parameters:
             takes = ", ".join(entry.parameters)
             refuse(f"objective.{key}", getattr(o, key), f"not a parameter of {o.name}; allowed: {takes}")
+        if key in entry.own and not entry.own[key].allows(getattr(o, key)):
+            refuse(f"objective.{key}", getattr(o, key), f"{entry.own[key].allowed} with {o.name}")
     if s.rollout.top_p < 1 and entry.needs_full_support and not s.rollout.allow_truncated_support:
         refuse(
             "rollout.top_p",

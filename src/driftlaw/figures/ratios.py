@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from driftlaw.figures.data import Caption, Cell, StudyData, count, lr_text, missing, one_rate
 from driftlaw.figures.lines import common, method_handles, smoothed, thick, wide, window_of
@@ -40,29 +45,40 @@ def ratios(data: StudyData) -> tuple[Figure, Caption]:
                 axes.set_title(cell.staleness)
             if column == 0:
                 axes.set_ylabel(label, fontsize=9)
-            if log:
-                axes.set_yscale("log")
-                axes.yaxis.set_major_formatter(LogFormatter())
-                axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
             if some:
                 _lines(axes, data, here, name, log, companion, window)
             else:
-                axes.text(
-                    0.5,
-                    0.5,
-                    "no updates",
-                    transform=axes.transAxes,
-                    ha="center",
-                    va="center",
-                    color=INK,
-                )
+                where: dict[str, Any] = {
+                    "transform": axes.transAxes,
+                    "ha": "center",
+                    "va": "center",
+                }
+                axes.text(0.5, 0.5, "no updates", color=INK, **where)
         grid[-1][column].set_xlabel("update")
+    for line, (_, _, log, _) in zip(grid, ROWS, strict=True):
+        if log:
+            _logarithmic(line)
     finish(figure)
     thin = Line2D([], [], color=INK, lw=0.9, alpha=0.7, label="group mass before the cap (thin)")
     shown = [m for m in data.methods if m in set(runs["method"])]
     legend(figure, [*method_handles(data, shown), thin])
     note(figure, _notes(data, runs, len(cells) - len(drawn)))
     return figure, _caption(data, runs, window)
+
+
+def _logarithmic(row: Sequence[Axes]) -> None:
+    """A shared logarithmic axis, also around one value alone: on-policy all ratios are 1."""
+    values = np.concatenate(
+        [np.empty(0), *(np.asarray(line.get_ydata(), float) for a in row for line in a.lines)]
+    )
+    values = values[np.isfinite(values)]
+    low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
+    room = max((high / low) ** 0.05, 1.05)
+    row[0].set_ylim(low / room, high * room)
+    row[0].set_yscale("log")
+    plain = FuncFormatter(lambda value, _: f"{value:.3g}")
+    row[0].yaxis.set_major_formatter(plain)
+    row[0].yaxis.set_minor_formatter(plain if high < 10 * low else NullFormatter())
 
 
 def _lines(
@@ -78,20 +94,19 @@ def _lines(
     for place, method in enumerate(data.methods):
         ids = list(runs.loc[runs["method"] == method, "run_id"])
         style = look(data.objective(method), data.variant[method])
-        if companion:
-            _mean(
-                axes, smoothed(wide(data.updates, ids, companion), window, log), runs, style, None
-            )
-        _mean(axes, smoothed(wide(data.updates, ids, name), window, log), runs, style, place)
+        for column, where in ((companion, None), (name, place)):
+            if column:
+                table = smoothed(wide(data.updates, ids, column), window, log)
+                _mean(axes, table, runs, style, log, where)
 
 
 def _mean(
-    axes: Axes, table: pd.DataFrame, runs: pd.DataFrame, style: Look, place: int | None
+    axes: Axes, table: pd.DataFrame, runs: pd.DataFrame, style: Look, log: bool, place: int | None
 ) -> None:
     """The seeds' common mean, thin without a `place`; where it ends, each seed's own line."""
     if table.empty:
         return
-    mean = common(table, runs)
+    mean = common(table.map(math.log), runs).map(math.exp) if log else common(table, runs)
     if place is None:
         axes.plot(mean.index, mean, color=style.color, lw=0.9, alpha=0.7, gid="before")
     else:
@@ -127,8 +142,8 @@ def _caption(data: StudyData, runs: pd.DataFrame, window: int) -> Caption:
         f"(thick) the cap, and the share of what the cap acts on (tokens, responses or groups, by "
         f"objective: not comparable between them) that it binds. {count(len(runs), 'run')}; lines "
         f"are means over seeds as long as all of them go on, then single seeds; trailing mean "
-        f"of {window} updates (geometric on logarithmic axes); no error bars. On-policy every ratio is 1. "
-        f"Table: {data.table('updates.parquet')}.",
+        f"of {window} updates (geometric on logarithmic axes); no error bars. On-policy "
+        f"every ratio is 1. Table: {data.table('updates.parquet')}.",
         data.table("updates.parquet"),
         "Diagnostics",
     )

@@ -147,8 +147,8 @@ def _ticks(axes: Axes, candidates: list[int], s_values: list[int], lrs: list[flo
         axis.set_minor_locator(NullLocator())
     room = max(1.3, (max(s_values) / min(s_values)) ** 0.09)
     axes.set_xlim(min(s_values) / room, max(s_values) * room)
-    room = max(1.2, (max(lrs) / min(lrs)) ** (0.6 / max(_steps(lrs), 1)))
-    axes.set_ylim(min(lrs) / room**1.3, max(lrs) * room)
+    room = max(1.2, (max(lrs) / min(lrs)) ** (0.45 / max(_steps(lrs), 1)))
+    axes.set_ylim(min(lrs) / room**1.6, max(lrs) * room)
 
 
 def _handles(runs: pd.DataFrame) -> list[Line2D]:
@@ -164,14 +164,10 @@ def _handles(runs: pd.DataFrame) -> list[Line2D]:
 def _notes(data: StudyData) -> list[str]:
     runs = data.runs
     notes = ["Numbers under symbols: runs collapsed / all runs of the cell."]
-    if not (runs["status"] == "collapsed").any():
-        notes.append(
-            "No run collapsed: the boundary lies above every learning rate tried, if at all."
-        )
-    if not (runs["status"] == "stable").any():
-        notes.append(
-            "No run is stable: the boundary lies below every learning rate tried, if at all."
-        )
+    bounds = {"collapsed": "above", "stable": "below"}
+    for status, side in bounds.items():
+        if not (runs["status"] == status).any():
+            notes.append(f"No run {status}: nothing bounds the largest stable rate from {side}.")
     if len(set(runs["lr"])) == 1:
         notes.append("One learning rate: the study does not show where the boundary lies.")
     failed = int((runs["status"] == "failed").sum())

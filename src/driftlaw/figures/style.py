@@ -145,7 +145,7 @@ def legend(figure: Figure, handles: list[Any]) -> None:
     """One legend above all panels, in as many rows as its text needs."""
     if handles:
         letters = sum(len(h.get_label()) + 7 for h in handles)
-        ncols = math.ceil(len(handles) / math.ceil(letters / 115))
+        ncols = math.ceil(len(handles) / math.ceil(letters / 132))
         figure.legend(handles=handles, loc="outside upper center", ncols=ncols, frameon=False)
 
 

@@ -24,10 +24,13 @@ class Text:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, samples: Samples) -> list[str]:
-        """Texts of sampled responses, without end-of-text."""
+        """Texts of sampled responses, without end-of-text.
+
+        Special tokens inside a response stay visible: `4<pad>2` must not be graded as 42.
+        """
         ids: list[Sequence[int]] = []
         for row, length, truncated in zip(
             samples.response.tolist(), samples.lengths.tolist(), samples.truncated.tolist(), strict=True
         ):
             ids.append(row[: length if truncated else length - 1])
-        return list(self.tokenizer.batch_decode(ids, skip_special_tokens=True))
+        return list(self.tokenizer.batch_decode(ids, skip_special_tokens=False))

@@ -29,9 +29,9 @@ class Batch:
     group_size: int
 
     def __post_init__(self) -> None:
-        n = self.logp.shape[0]
         if self.logp.dim() != 2 or not self.logp.shape == self.behaviour_logp.shape == self.mask.shape:
             raise ValueError("Batch: logp, behaviour_logp and mask must all be N x T")
+        n = self.logp.shape[0]
         if tuple(self.advantages.shape) != (n,):
             raise ValueError(f"Batch: advantages must have shape ({n},)")
         if self.group_size < 1 or n == 0 or n % self.group_size:

@@ -27,14 +27,20 @@ class Parameter:
     high: float
     unit: str
 
-    def check(self, name: str, value: Any) -> None:
-        if value is None and self.default is None:
-            return
+    def allows(self, value: Any) -> bool:
+        """Whether `value` may be given; None stands for a default that depends on another parameter."""
+        if value is None:
+            return True
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not self.low <= value <= self.high:
-            raise ValueError(
-                f"{name}: {value!r}: must be a number from {self.low:g} to {self.high:g} ({self.unit})"
-            )
+        return number and self.low <= value <= self.high
+
+    @property
+    def allowed(self) -> str:
+        return f"must be a number from {self.low:g} to {self.high:g} ({self.unit})"
+
+    def check(self, name: str, value: Any) -> None:
+        if not self.allows(value):
+            raise ValueError(f"{name}: {value!r}: {self.allowed}")
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class Entry:
 _EPS = Parameter(0.2, 0.0, 100.0, "ratio")
 _EPS_LOW = Parameter(None, 0.0, 1.0, "ratio; default eps")
 _EPS_HIGH = Parameter(None, 0.0, 100.0, "ratio; default eps")
-_CLIP = {"eps": _EPS, "eps_low": _EPS_LOW, "eps_high": _EPS_HIGH}
+_CLIP = {"eps": Parameter(0.2, 0.0, 1.0, "ratio"), "eps_low": _EPS_LOW, "eps_high": _EPS_HIGH}
 _CAP = {"eps": _EPS}
 _TIC, _GMC, _LAWS = "arXiv 2508.02833", "arXiv 2610.01896", "arXiv 2607.01083"
 # Every objective also takes these; `clamp` bounds log-ratios (nats) so that exp stays finite.
@@ -88,19 +94,20 @@ def get(name: str, **params: Any) -> Callable[[Batch], Result]:
             raise ValueError(f"{key}: not a parameter of {name}; allowed: {', '.join(entry.parameters)}")
         if key in entry.own:
             entry.own[key].check(key, value)
-    bound = {key: params.get(key, parameter.default) for key, parameter in entry.own.items()}
+    given = {key: value for key, value in params.items() if value is not None}
+    bound = {key: given.get(key, parameter.default) for key, parameter in entry.own.items()}
     if "eps_low" in bound:
         bound["eps_low"] = bound["eps"] if bound["eps_low"] is None else bound["eps_low"]
         bound["eps_high"] = bound["eps"] if bound["eps_high"] is None else bound["eps_high"]
         del bound["eps"]
-    length_norm = params.get("length_norm") or entry.length_norm
+    length_norm = params.get("length_norm")
+    length_norm = entry.length_norm if length_norm is None else length_norm
     if length_norm not in LENGTH_NORMS:
         raise ValueError(f"length_norm: {length_norm!r}: must be one of {', '.join(LENGTH_NORMS)}")
     l_max = params.get("l_max")
-    if length_norm == "constant" and not (
-        isinstance(l_max, int) and not isinstance(l_max, bool) and l_max >= 1
-    ):
-        raise ValueError(f"l_max: {l_max!r}: length_norm 'constant' needs a whole number of tokens >= 1")
+    whole = isinstance(l_max, int) and not isinstance(l_max, bool) and l_max >= 1
+    if not whole and (l_max is not None or length_norm == "constant"):
+        raise ValueError(f"l_max: {l_max!r}: must be a whole number of tokens >= 1 for length_norm 'constant'")
     clamp = params.get("clamp", CLAMP.default)
     clamp = CLAMP.default if clamp is None else clamp
     CLAMP.check("clamp", clamp)

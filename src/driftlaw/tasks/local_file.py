@@ -1,4 +1,8 @@
-"""Prompts and answers from a local jsonl, csv or parquet file with columns `prompt` and `answer`."""
+"""Prompts and answers from a local jsonl, csv or parquet file with columns `prompt` and `answer`.
+
+A byte order mark, as spreadsheets write, is skipped. A prompt that occurs again is dropped; one that
+occurs again with another answer is an error.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,9 @@ def read_rows(path: Path) -> list[Problem]:
     try:
         for number, row in readers[path.suffix](path):
             problem = _problem(row, number)
-            found.setdefault(problem.prompt, problem)
+            known = found.setdefault(problem.prompt, problem)
+            if known.answer != problem.answer:
+                raise FileFormatError(f"row {number}: the prompt occurs before with another answer")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FileFormatError(f"cannot be read: {' '.join(str(error).split())}") from None
     if not found:
@@ -40,14 +46,15 @@ def read_rows(path: Path) -> list[Problem]:
 def _problem(row: Mapping[str, Any], number: int) -> Problem:
     for column in ("prompt", "answer"):
         value = row.get(column)
-        if not isinstance(value, (str, int)) or not str(value).strip():
+        text = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+        if not text or not str(value).strip():
             raise FileFormatError(f"row {number}: `{column}` must be text that is not empty")
     answer = str(row["answer"])
     return Problem(str(row["prompt"]), answer, str(row.get("demonstration") or answer))
 
 
 def _jsonl(path: Path) -> Iterable[tuple[int, Mapping[str, Any]]]:
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
@@ -61,7 +68,7 @@ def _jsonl(path: Path) -> Iterable[tuple[int, Mapping[str, Any]]]:
 
 
 def _csv(path: Path) -> Iterable[tuple[int, Mapping[str, Any]]]:
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         yield from enumerate(csv.DictReader(file), 1)
 
 
@@ -90,8 +97,8 @@ class LocalFile:
 
     def grade(self, problem: Problem, response: str, truncated: bool) -> Grade:
         if self.settings.match == "exact":
-            text = response.strip()
-            return Grade(float(not truncated and text == problem.answer.strip()), bool(text))
+            text = "" if truncated else response.strip()
+            return Grade(float(text == problem.answer.strip()), bool(text))
         found = None if truncated else last_number(response)
         wanted = last_number(problem.answer)
         return Grade(float(found is not None and found == wanted), found is not None)
