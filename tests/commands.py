@@ -32,5 +32,11 @@ def snakemake(*words: object, cwd: Path, timeout: float = 240) -> subprocess.Com
 
 def _run(command: list[str], cwd: Path, timeout: float) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=timeout, check=False
+        command,
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )

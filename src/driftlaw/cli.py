@@ -23,7 +23,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 config_app = typer.Typer(
-    help="Check a study file; print what is derived from it.", no_args_is_help=True, rich_markup_mode=None
+    help="Check a study file; print what is derived from it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 app.add_typer(config_app, name="config")
 
@@ -118,7 +120,8 @@ def config_schema(
 @config_app.command("reference")
 def config_reference(
     write: Annotated[
-        bool, typer.Option("--write", help="Write the tables of config/README.md and docs/tables.md.")
+        bool,
+        typer.Option("--write", help="Write the tables of config/README.md and docs/tables.md."),
     ] = False,
 ) -> None:
     """Print the reference table of all settings."""
@@ -155,7 +158,9 @@ def list_objectives() -> None:
 def data(
     config: Config,
     out: Out,
-    data_id: Annotated[str | None, typer.Option("--data", help="Which prompt set (default: the only one).")] = None,
+    data_id: Annotated[
+        str | None, typer.Option("--data", help="Which prompt set (default: the only one).")
+    ] = None,
 ) -> None:
     """Prepare a prompt set: disjoint training and held-out prompts as Parquet, with hashes."""
     from driftlaw.config.study import load_study
@@ -165,15 +170,21 @@ def data(
     run = load_study(config).with_id("data", data_id)
     with RunFolder(out).locked(_say):
         manifest = prepare(run.settings.task, out)
-    _say(f"{out}: {manifest['train_prompts']} training, {manifest['heldout_prompts']} held-out prompts")
+    _say(
+        f"{out}: {manifest['train_prompts']} training, {manifest['heldout_prompts']} held-out prompts"
+    )
 
 
 @app.command()
 def base(
     config: Config,
     out: Out,
-    base_id: Annotated[str | None, typer.Option("--base", help="Which base policy (default: the only one).")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Prompt set (default: data/<id>, made if missing).")] = None,
+    base_id: Annotated[
+        str | None, typer.Option("--base", help="Which base policy (default: the only one).")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Prompt set (default: data/<id>, made if missing).")
+    ] = None,
 ) -> None:
     """Make a base policy with room to improve; an ordinary Hugging Face folder and a manifest."""
     from driftlaw.config.study import load_study
@@ -188,16 +199,27 @@ def base(
 def train(
     config: Config,
     out: Out,
-    run_id: Annotated[str | None, typer.Option("--run", help="Which run; needed unless the study has one.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Prompt set (default: data/<id>, made if missing).")] = None,
-    base_dir: Annotated[Path | None, typer.Option(help="Base policy (default: models/<id>, made if missing).")] = None,
-    stop_at: Annotated[int | None, typer.Option(min=1, help="Stop after this many updates, as censored.")] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run", help="Which run; needed unless the study has one.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Prompt set (default: data/<id>, made if missing).")
+    ] = None,
+    base_dir: Annotated[
+        Path | None, typer.Option(help="Base policy (default: models/<id>, made if missing).")
+    ] = None,
+    stop_at: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this many updates, as censored.")
+    ] = None,
     attempts: Annotated[
         int | None,
-        typer.Option(min=1, help="Restart a run whose process was killed, up to this many starts in all."),
+        typer.Option(
+            min=1, help="Restart a run whose process was killed, up to this many starts in all."
+        ),
     ] = None,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Exit 0 when the run failed and its manifest says so.")
+        bool,
+        typer.Option("--keep-going", help="Exit 0 when the run failed and its manifest says so."),
     ] = False,
 ) -> None:
     """Train one run, resuming from its folder; writes tables, model and manifest."""
@@ -209,7 +231,9 @@ def train(
         from driftlaw.training.supervise import supervise
 
         code = supervise(run, study.name, out, attempts, sys.argv[1:], _say)
-        raise typer.Exit(0 if keep_going and code == 1 and (out / "manifest.json").exists() else code)
+        raise typer.Exit(
+            0 if keep_going and code == 1 and (out / "manifest.json").exists() else code
+        )
     from driftlaw.training.progress import progress_bar
     from driftlaw.training.train import Interrupted
     from driftlaw.training.train import train as train_run
@@ -265,10 +289,14 @@ def collect(config: Config, out: Out) -> None:
 
 @app.command()
 def fit(
-    runs: Annotated[Path, typer.Argument(help="Run table with S, lr, seed, status, collapse_update, horizon.")],
+    runs: Annotated[
+        Path, typer.Argument(help="Run table with S, lr, seed, status, collapse_update, horizon.")
+    ],
     out: Out,
     level: Annotated[float, typer.Option(min=0.5, max=0.999, help="Level of the intervals.")] = 0.9,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Reported horizon, updates (default: the longest).")] = None,
+    horizon: Annotated[
+        int | None, typer.Option(min=1, help="Reported horizon, updates (default: the longest).")
+    ] = None,
 ) -> None:
     """Fit stability boundary and collapse time to a run table, ours or anybody's; writes fit.json."""
     from driftlaw.files import write_json
@@ -279,7 +307,9 @@ def fit(
         raise ConfigError(runs, "", NOTHING, "no such file")
     try:
         table = read(runs)
-        fits = fit_by(table, by=["objective"] if "objective" in table else [], level=level, horizon=horizon)
+        fits = fit_by(
+            table, by=["objective"] if "objective" in table else [], level=level, horizon=horizon
+        )
     except RunTableError as error:
         raise ConfigError(runs, "", NOTHING, str(error)) from None
     pooled = fits.pop("pooled")

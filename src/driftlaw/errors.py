@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 
-
 DISK = {
     errno.ENOSPC: "no space left on the disk; free some, the same command goes on",
     errno.EDQUOT: "disk quota exceeded; free some, the same command goes on",

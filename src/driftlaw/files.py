@@ -76,7 +76,10 @@ def write_table(path: Path, table: pa.Table) -> None:
 
     with replacing(path) as temporary:
         pq.write_table(
-            table.combine_chunks(), temporary, row_group_size=max(1, table.num_rows), compression="zstd"
+            table.combine_chunks(),
+            temporary,
+            row_group_size=max(1, table.num_rows),
+            compression="zstd",
         )
 
 

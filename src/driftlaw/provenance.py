@@ -14,7 +14,15 @@ from typing import Any
 
 import driftlaw
 
-PACKAGES = ("torch", "transformers", "numpy", "pyarrow", "safetensors", "reasoning-gym", "snakemake")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "numpy",
+    "pyarrow",
+    "safetensors",
+    "reasoning-gym",
+    "snakemake",
+)
 
 
 def provenance() -> dict[str, Any]:

@@ -110,7 +110,9 @@ def test_no_key_of_smoke_survives_under_another_file(finished: Path) -> None:
 
 
 def test_snakemakes_own_report_works(finished: Path) -> None:
-    done = snakemake("--configfile", "study.yaml", "--report", "snakemake-report.html", cwd=finished)
+    done = snakemake(
+        "--configfile", "study.yaml", "--report", "snakemake-report.html", cwd=finished
+    )
     assert done.returncode == 0, done.stderr
     text = (finished / "snakemake-report.html").read_text()
     for words in ("Staleness", "Training", "Estimators", "Share of runs that collapsed"):
@@ -132,8 +134,19 @@ def test_a_study_killed_and_called_again_completes_with_the_same_bytes(
 ) -> None:
     """SIGKILL to Snakemake and everything it started, at several moments."""
     write_study(tmp_path)
-    command = ["snakemake", "-s", str(ROOT / "Snakefile"), *map(str, PROFILE), "--configfile", "study.yaml"]
-    for moment in ("data/*/manifest.json", "models/*/manifest.json", "results/ci/runs/*/manifest.json"):
+    command = [
+        "snakemake",
+        "-s",
+        str(ROOT / "Snakefile"),
+        *map(str, PROFILE),
+        "--configfile",
+        "study.yaml",
+    ]
+    for moment in (
+        "data/*/manifest.json",
+        "models/*/manifest.json",
+        "results/ci/runs/*/manifest.json",
+    ):
         process = subprocess.Popen(
             command,
             cwd=tmp_path,
@@ -193,14 +206,31 @@ def test_a_read_only_results_folder_is_one_line(finished: Path, tmp_path: Path) 
         pytest.skip("needs the right to mount a read-only file system")
     try:
         run_id = load_study(tmp_path / "study.yaml").runs[0].run_id
-        inputs = ("--data-dir", next((finished / "data").iterdir()), "--base-dir", next((finished / "models").iterdir()))
+        inputs = (
+            "--data-dir",
+            next((finished / "data").iterdir()),
+            "--base-dir",
+            next((finished / "models").iterdir()),
+        )
         for done in (
             snakemake("-c1", "--configfile", "study.yaml", cwd=tmp_path),
-            driftlaw("train", "-c", "study.yaml", "--run", run_id, "-o", "results/run", *inputs, cwd=tmp_path),
+            driftlaw(
+                "train",
+                "-c",
+                "study.yaml",
+                "--run",
+                run_id,
+                "-o",
+                "results/run",
+                *inputs,
+                cwd=tmp_path,
+            ),
         ):
             assert done.returncode == 1
             assert len(done.stderr.strip().splitlines()) == 1, done.stderr
-            assert "results" in done.stderr and ("read-only" in done.stderr or "cannot be written" in done.stderr)
+            assert "results" in done.stderr and (
+                "read-only" in done.stderr or "cannot be written" in done.stderr
+            )
     finally:
         subprocess.run(["umount", str(tmp_path / "results")], check=True)
 
@@ -214,7 +244,12 @@ def test_a_full_disk_is_one_line_and_the_next_call_goes_on(finished: Path, tmp_p
         pytest.skip("needs the right to mount a small file system")
     try:
         run_id = load_study(tmp_path / "study.yaml").runs[0].run_id
-        inputs = ("--data-dir", next((finished / "data").iterdir()), "--base-dir", next((finished / "models").iterdir()))
+        inputs = (
+            "--data-dir",
+            next((finished / "data").iterdir()),
+            "--base-dir",
+            next((finished / "models").iterdir()),
+        )
         words = ("train", "-c", "study.yaml", "--run", run_id, "-o", out / "run", *inputs)
         done = driftlaw(*words, cwd=tmp_path)
         assert done.returncode == 1
@@ -231,15 +266,20 @@ def test_a_full_disk_is_one_line_and_the_next_call_goes_on(finished: Path, tmp_p
 
 def test_a_thousand_runs_are_a_thousand_train_jobs(tmp_path: Path) -> None:
     write_study(tmp_path, grid=[{"seeds": list(range(500)), "objective.name": ["grpo", "gmc"]}])
-    assert planned(snakemake("-n", "-q", "rules", "--configfile", "study.yaml", cwd=tmp_path))["train"] == 1000
+    assert (
+        planned(snakemake("-n", "-q", "rules", "--configfile", "study.yaml", cwd=tmp_path))["train"]
+        == 1000
+    )
 
 
 def test_the_rule_graph_in_the_docs_is_current(tmp_path: Path) -> None:
     write_study(tmp_path)
-    done = snakemake("--configfile", "study.yaml", "--rulegraph", "mermaid-js", "--", "all", cwd=tmp_path)
+    done = snakemake(
+        "--configfile", "study.yaml", "--rulegraph", "mermaid-js", "--", "all", cwd=tmp_path
+    )
     drawn = re.search(r"```mermaid\n(.*?)```", (ROOT / "docs/workflow.md").read_text(), re.S)
     assert drawn is not None
-    assert sorted(drawn[1].split("\n")) == sorted(done.stdout.strip().split("\n") + [""])
+    assert sorted(drawn[1].split("\n")) == sorted([*done.stdout.strip().split("\n"), ""])
 
 
 def test_no_profile_is_loaded_by_itself() -> None:
@@ -251,6 +291,11 @@ def test_no_profile_is_loaded_by_itself() -> None:
 def test_the_slurm_profile_plans_from_the_root(tmp_path: Path) -> None:
     words = ("-n", "--profile", "slurm", "--configfile", "config/ci.yaml", "-d", str(tmp_path))
     done = subprocess.run(
-        ["snakemake", *words], cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
+        ["snakemake", *words],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert planned(done)["train"] == 4

@@ -127,7 +127,9 @@ def plain_synchronous_loop(run: Run) -> tuple[bytes, list[dict[str, object]]]:
     rows: list[dict[str, object]] = []
     for t in range(s.learner.updates):
         engine.version = t
-        chosen, samples = generate_cohort(engine, t, t, s.seed, s.rollout, problems, ids, text.pad_id)
+        chosen, samples = generate_cohort(
+            engine, t, t, s.seed, s.rollout, problems, ids, text.pad_id
+        )
         cohort = grade_cohort(t, chosen, samples, text.decode(samples), problems, task)
         advantage = advantages(cohort.reward, s.rollout.group_size, s.advantage)
         record = learner.update(
@@ -159,7 +161,9 @@ def test_schedule_0_1_is_the_plain_synchronous_loop(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("delay", "interval"), [*SCHEDULES, (40, 1), (0, 40)])
-def test_the_ledger_closes_and_shows_the_schedule(tmp_path: Path, delay: int, interval: int) -> None:
+def test_the_ledger_closes_and_shows_the_schedule(
+    tmp_path: Path, delay: int, interval: int
+) -> None:
     run = small_run(schedule__delay=delay, schedule__interval=interval)
     manifest = finish(run, tmp_path / "run")
     s, horizon = run.settings, run.settings.learner.updates
@@ -170,7 +174,10 @@ def test_the_ledger_closes_and_shows_the_schedule(tmp_path: Path, delay: int, in
     assert [r["update"] for r in ledger] == list(range(horizon))
     schedule = Schedule(delay, interval)
     # v(t) written out once more, from the text of the method: the last multiple of I not above t - D.
-    brute = [max([0, *(v for v in range(t + 1) if v % interval == 0 and v <= t - delay)]) for t in range(horizon)]
+    brute = [
+        max([0, *(v for v in range(t + 1) if v % interval == 0 and v <= t - delay)])
+        for t in range(horizon)
+    ]
     assert [r["version"] for r in ledger] == brute == [schedule.version(t) for t in range(horizon)]
     assert all(r["lag_min"] == r["lag_max"] == r["update"] - r["version"] for r in ledger)
     for r in ledger:
@@ -194,11 +201,15 @@ def test_prompts_do_not_depend_on_the_schedule(tmp_path: Path) -> None:
         run = small_run(schedule__delay=delay, schedule__interval=interval)
         finish(run, tmp_path / str(i))
         table = read_table(tmp_path / str(i) / "samples.parquet")
-        seen.append(list(zip(table["update"].to_pylist(), table["prompt_id"].to_pylist(), strict=True)))
+        seen.append(
+            list(zip(table["update"].to_pylist(), table["prompt_id"].to_pylist(), strict=True))
+        )
     assert all(other == seen[0] for other in seen)
     other_seed = small_run(seeds=[1])
     finish(other_seed, tmp_path / "seed")
-    assert read_table(tmp_path / "seed/samples.parquet")["prompt_id"].to_pylist() != [p for _, p in seen[0]]
+    assert read_table(tmp_path / "seed/samples.parquet")["prompt_id"].to_pylist() != [
+        p for _, p in seen[0]
+    ]
 
 
 def test_each_epoch_uses_every_prompt_once() -> None:

@@ -29,7 +29,11 @@ def column(out: Path, table: str, name: str) -> list[Any]:
 def test_a_stable_run_leaves_what_the_dictionary_says(tmp_path: Path) -> None:
     run = small_run()
     manifest = finish(run, tmp_path / "run")
-    assert (manifest["status"], manifest["updates"], manifest["collapse_update"]) == ("stable", 13, None)
+    assert (manifest["status"], manifest["updates"], manifest["collapse_update"]) == (
+        "stable",
+        13,
+        None,
+    )
     for name, columns in ledger.TABLES.items():
         table = read_table(tmp_path / "run" / f"{name}.parquet")
         assert table.schema.names == [c.name for c in columns]
@@ -75,7 +79,9 @@ def test_lag_0_ratios_are_1_and_stale_ratios_are_not(tmp_path: Path) -> None:
     finish(small_run(schedule__delay=6), tmp_path / "stale")
     fresh = column(tmp_path / "fresh", "ledger", "log_ratio_abs_max")
     assert max(fresh) < 1e-4
-    assert column(tmp_path / "fresh", "ledger", "traj_ratio_ess") == pytest.approx([1.0] * 13, abs=1e-6)
+    assert column(tmp_path / "fresh", "ledger", "traj_ratio_ess") == pytest.approx(
+        [1.0] * 13, abs=1e-6
+    )
     stale = column(tmp_path / "stale", "ledger", "log_ratio_abs_max")
     assert stale[0] < 1e-4 and min(stale[7:]) > 1e-3
 
@@ -116,7 +122,9 @@ def test_a_score_below_half_its_best_is_a_collapse_at_its_first_point(tmp_path: 
     manifest = finish(run, tmp_path / "run")
     updates, scores = (column(tmp_path / "run", "eval", c) for c in ("update", "avg_at_k"))
     assert manifest["status"] == "collapsed"
-    first = next(i for i in range(1, len(scores) - 1) if max(scores[i : i + 2]) < 0.5 * max(scores[:i]))
+    first = next(
+        i for i in range(1, len(scores) - 1) if max(scores[i : i + 2]) < 0.5 * max(scores[:i])
+    )
     assert manifest["collapse_update"] == updates[first]
     assert manifest["collapse_detected_at"] == updates[first + 1]
     assert manifest["collapse_bracket"] == [updates[first - 1], updates[first]]
@@ -139,7 +147,11 @@ def test_a_loss_that_is_not_finite_ends_the_run_as_collapsed(
 
     monkeypatch.setattr(RunningSum, "grade", grade)
     manifest = finish(small_run(), tmp_path / "run")
-    assert (manifest["status"], manifest["collapse_update"], manifest["updates"]) == ("collapsed", 2, 2)
+    assert (manifest["status"], manifest["collapse_update"], manifest["updates"]) == (
+        "collapsed",
+        2,
+        2,
+    )
     assert "non-finite loss or gradient at update 2" in manifest["reason"]
     assert column(tmp_path / "run", "ledger", "applied") == [True, True, False]
     weights = load_model(tmp_path / "run/model").state_dict().values()

@@ -39,7 +39,11 @@ def _check_objective(s: RunSettings, refuse: Any) -> None:
     for key in type(o).model_fields:
         if key != "name" and getattr(o, key) is not None and key not in entry.parameters:
             takes = ", ".join(entry.parameters)
-            refuse(f"objective.{key}", getattr(o, key), f"not a parameter of {o.name}; allowed: {takes}")
+            refuse(
+                f"objective.{key}",
+                getattr(o, key),
+                f"not a parameter of {o.name}; allowed: {takes}",
+            )
         if key in entry.own and not entry.own[key].allows(getattr(o, key)):
             refuse(f"objective.{key}", getattr(o, key), f"{entry.own[key].allowed} with {o.name}")
     if s.rollout.top_p < 1 and entry.needs_full_support and not s.rollout.allow_truncated_support:
@@ -69,7 +73,9 @@ def _check_sizes(s: RunSettings, refuse: Any) -> None:
         refuse("rollout.chunk_prompts", s.rollout.chunk_prompts, allowed)
     train = getattr(s.task, "train_prompts", None)
     if train is not None and s.rollout.prompts > train:
-        refuse("rollout.prompts", s.rollout.prompts, f"must be at most task.train_prompts = {train}")
+        refuse(
+            "rollout.prompts", s.rollout.prompts, f"must be at most task.train_prompts = {train}"
+        )
     if s.learner.warmup > s.learner.updates:
         allowed = f"must be at most learner.updates = {s.learner.updates}"
         refuse("learner.warmup", s.learner.warmup, allowed)
@@ -105,9 +111,15 @@ def _check_files(s: RunSettings, refuse: Any) -> None:
     if s.model.path is not None:
         folder = Path(s.model.path)
         if not folder.is_dir():
-            refuse("model.path", s.model.path, "no such folder; must be a Hugging Face model folder")
+            refuse(
+                "model.path", s.model.path, "no such folder; must be a Hugging Face model folder"
+            )
         if not (folder / "config.json").is_file():
-            refuse("model.path", s.model.path, "holds no config.json; must be a Hugging Face model folder")
+            refuse(
+                "model.path",
+                s.model.path,
+                "holds no config.json; must be a Hugging Face model folder",
+            )
     if isinstance(s.task, FileTask):
         problem = _file_problem(s.task, _stamp(s.task.path))
         if problem:

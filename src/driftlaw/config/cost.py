@@ -37,7 +37,9 @@ def parameters(model: ModelSettings) -> int:
     return 2 * ALPHABET * m.hidden_size + m.layers * block + m.hidden_size
 
 
-def _seconds(n: int, layers: int, sampled: float, read: float, trained: float, calls: float) -> float:
+def _seconds(
+    n: int, layers: int, sampled: float, read: float, trained: float, calls: float
+) -> float:
     return n * (2 * (sampled + read) + 6 * trained) / RATE + calls * layers * CALL
 
 
@@ -58,7 +60,12 @@ def run_seconds(settings: RunSettings) -> float:
     )
     asked = s.evaluation.prompts
     evaluation = _seconds(
-        n, layers, asked * s.evaluation.n * length, asked * prompt, 0, length * math.ceil(asked / 64)
+        n,
+        layers,
+        asked * s.evaluation.n * length,
+        asked * prompt,
+        0,
+        length * math.ceil(asked / 64),
     )
     evaluations = 1 + math.ceil(s.learner.updates / s.evaluation.every)
     return START + s.learner.updates * update + evaluations * evaluation

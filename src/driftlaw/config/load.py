@@ -15,7 +15,6 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-
 NOTHING = object()  # "there is no value to show", which null is not
 
 
@@ -26,8 +25,6 @@ class ConfigError(Exception):
         self.where, self.key, self.value, self.allowed = str(where), key, value, allowed
         parts = [str(where), key, "" if value is NOTHING else show(value), allowed]
         super().__init__(": ".join(p for p in parts if p))
-
-
 
 
 def show(value: Any) -> str:
@@ -45,7 +42,9 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
-            raise yaml.MarkedYAMLError(problem=f"key {key!r} is not text", problem_mark=key_node.start_mark)
+            raise yaml.MarkedYAMLError(
+                problem=f"key {key!r} is not text", problem_mark=key_node.start_mark
+            )
         if key in seen:
             raise yaml.MarkedYAMLError(
                 problem=f"key {key!r} occurs twice", problem_mark=key_node.start_mark
@@ -68,16 +67,20 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise ConfigError(path, "", NOTHING, f"cannot be read: {reason}") from None
     try:
-        data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+        data = yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = " ".join(str(error.problem or error.context).split())
         raise ConfigError(path, place, NOTHING, f"broken YAML: {problem}") from None
     except yaml.YAMLError as error:
-        raise ConfigError(path, "", NOTHING, f"broken YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(
+            path, "", NOTHING, f"broken YAML: {' '.join(str(error).split())}"
+        ) from None
     if data is None:
-        raise ConfigError(path, "", NOTHING, "is empty; a study file needs at least the key `study`")
+        raise ConfigError(
+            path, "", NOTHING, "is empty; a study file needs at least the key `study`"
+        )
     if not isinstance(data, dict):
         raise ConfigError(path, "", data, "must be a mapping of keys to values")
     return data
@@ -98,10 +101,12 @@ def nested(dotted: str, value: Any) -> dict[str, Any]:
     """`nested("a.b", 1)` is `{"a": {"b": 1}}`."""
     for part in reversed(dotted.split(".")):
         value = {part: value}
-    return value  # type: ignore[no-any-return]
+    return value
 
 
-def parse(cls: type[BaseModel], data: Any, where: str | Path, names: Mapping[str, str] | None = None) -> Any:
+def parse(
+    cls: type[BaseModel], data: Any, where: str | Path, names: Mapping[str, str] | None = None
+) -> Any:
     """`data` as an instance of `cls`; ConfigError with the first problem, and how many more there are.
 
     `names` gives other names for dotted keys: a grid block's value is reported under the block.
@@ -132,7 +137,7 @@ def _strip_tags(loc: Sequence[str | int], data: Any) -> list[str | int]:
             isinstance(data, list) and isinstance(part, int) and part < len(data)
         )
         if inside:
-            data = data[part]  # type: ignore[index,call-overload]
+            data = data[part]
         elif not last:
             continue
         out.append(part)

@@ -50,13 +50,16 @@ class ModelSettings(Section):
     head_dim: Literal[32, 64, 80, 96, 112, 128] = Field(
         32, description="Width of one head; one of the sizes that vLLM's kernels accept."
     )
-    max_position: Int = Field(256, ge=16, description="Longest sequence, prompt and response, tokens.")
+    max_position: Int = Field(
+        256, ge=16, description="Longest sequence, prompt and response, tokens."
+    )
     path: StrictStr | None = Field(
         None,
         description="Local Hugging Face folder (config, safetensors, tokenizer). Null: build a tiny model.",
     )
     trust_remote_code: StrictBool = Field(
-        False, description="Run Python code that comes with the model folder. Off unless you trust it."
+        False,
+        description="Run Python code that comes with the model folder. Off unless you trust it.",
     )
 
 
@@ -70,9 +73,7 @@ class RunningSumTask(Section):
         le=5,
         description="Difficulty: 1 = 2 terms of 1 digit, 2 = 2 of 2, 3 = 3 of 2, 4 = 4 of 2, 5 = 4 of 3.",
     )
-    train_prompts: Int = Field(
-        2048, ge=1, le=10_000_000, description="Distinct training prompts."
-    )
+    train_prompts: Int = Field(2048, ge=1, le=10_000_000, description="Distinct training prompts.")
     heldout_prompts: Int = Field(
         128, ge=1, le=1_000_000, description="Distinct held-out prompts, disjoint from training."
     )
@@ -150,7 +151,9 @@ class ObjectiveSettings(Section):
         None, ge=0, le=100, description="Clip radius or mass slack epsilon, a ratio (default 0.2)."
     )
     eps_low: Real | None = Field(None, ge=0, le=1, description="Lower clip radius (default `eps`).")
-    eps_high: Real | None = Field(None, ge=0, le=100, description="Upper clip radius (default `eps`).")
+    eps_high: Real | None = Field(
+        None, ge=0, le=100, description="Upper clip radius (default `eps`)."
+    )
     length_norm: Literal["sequence", "constant", "token"] | None = Field(
         None, description="Weight of a response's log-probability: 1/|y|, 1/l_max, or P*G/sum|y|."
     )
@@ -204,11 +207,17 @@ class RolloutSettings(Section):
     prompts: Int = Field(16, ge=1, le=65536, description="Prompts P per update.")
     group_size: Int = Field(8, ge=1, le=4096, description="Responses G per prompt.")
     chunk_prompts: Int = Field(
-        16, ge=1, description="Prompts generated together: the unit of generation, part of identity."
+        16,
+        ge=1,
+        description="Prompts generated together: the unit of generation, part of identity.",
     )
     max_tokens: Int = Field(8, ge=1, le=1_000_000, description="Longest response, tokens.")
-    temperature: Real = Field(1.0, gt=0, le=10, description="Sampling temperature, also the learner's.")
-    top_p: Real = Field(1.0, gt=0, le=1, description="Nucleus mass; below 1 the support is truncated.")
+    temperature: Real = Field(
+        1.0, gt=0, le=10, description="Sampling temperature, also the learner's."
+    )
+    top_p: Real = Field(
+        1.0, gt=0, le=1, description="Nucleus mass; below 1 the support is truncated."
+    )
     keep_samples: StrictBool = Field(
         True, description="Write every consumed sample to samples.parquet."
     )
@@ -220,7 +229,9 @@ class RolloutSettings(Section):
 class EvaluationSettings(Section):
     """The frozen held-out evaluation: same prompts, same sampling streams, at fixed updates."""
 
-    every: Int = Field(10, ge=1, description="Updates between evaluations; 0 and the last always count.")
+    every: Int = Field(
+        10, ge=1, description="Updates between evaluations; 0 and the last always count."
+    )
     prompts: Int = Field(64, ge=1, description="Held-out prompts used.")
     n: Int = Field(4, ge=1, le=4096, description="Responses sampled per prompt.")
     k: Int = Field(2, ge=1, le=4096, description="k of pass@k; at most n.")
@@ -236,9 +247,14 @@ class CollapseSettings(Section):
         0.5, gt=0, lt=1, description="Collapsed below this fraction of the running best score."
     )
     floor: Real = Field(
-        0.15, ge=0, le=1, description="The rule is silent until the running best has reached this score."
+        0.15,
+        ge=0,
+        le=1,
+        description="The rule is silent until the running best has reached this score.",
     )
-    consecutive: Int = Field(2, ge=1, le=1000, description="Evaluations in a row that must be below.")
+    consecutive: Int = Field(
+        2, ge=1, le=1000, description="Evaluations in a row that must be below."
+    )
     stop_after: Int | None = Field(
         20,
         ge=0,
@@ -285,4 +301,3 @@ class Study(Sections):
             "list of values; its runs are the product. Empty: one run per seed."
         ),
     )
-

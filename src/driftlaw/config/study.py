@@ -39,7 +39,9 @@ class Run:
     def base_id(self) -> str:
         """Name of the base policy: prompt set, model and supervised training."""
         label = Path(self.settings.model.path).name if self.settings.model.path else None
-        return f"{label or self.settings.model.architecture}-{digest(_base_identity(self.settings))}"
+        return (
+            f"{label or self.settings.model.architecture}-{digest(_base_identity(self.settings))}"
+        )
 
     @functools.cached_property
     def run_id(self) -> str:
@@ -76,7 +78,10 @@ class LoadedStudy:
             if len(self.runs) == 1:
                 return self.runs[0]
             raise ConfigError(
-                self.where, "--run", NOTHING, f"the study has {len(self.runs)} runs; name one of them"
+                self.where,
+                "--run",
+                NOTHING,
+                f"the study has {len(self.runs)} runs; name one of them",
             )
         found = [r for r in self.runs if r.run_id == run_id]
         if not found:
@@ -166,7 +171,9 @@ def _inherited(root: dict[str, Any], chosen: dict[str, Any]) -> dict[str, Any]:
     objective = _named(chosen, "objective")
     if objective in CATALOG and "objective" in data:
         takes = CATALOG[objective].parameters
-        data["objective"] = {k: v for k, v in data["objective"].items() if k == "name" or k in takes}
+        data["objective"] = {
+            k: v for k, v in data["objective"].items() if k == "name" or k in takes
+        }
     task = _named(chosen, "task")
     if task is not None and task != data.get("task", {}).get("name"):
         data["task"] = {}
@@ -219,4 +226,3 @@ def content_hash(path: Path) -> str:
         name = "" if path.is_file() else file.relative_to(path).as_posix()
         whole.update(f"{name}\0{_hash_file(str(file), stat.st_size, stat.st_mtime_ns)}\n".encode())
     return whole.hexdigest()
-

@@ -46,7 +46,6 @@ def save(
     state: dict[str, Any],
 ) -> None:
     """Write checkpoint number `updates`; older ones but the last are deleted after it is complete."""
-    import json
 
     with replacing(folder / f"{updates:08d}") as temporary:
         temporary.mkdir(parents=True)
@@ -59,9 +58,7 @@ def save(
         remove(old)
 
 
-def load(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> Checkpoint | None:
+def load(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Checkpoint | None:
     """Load the newest checkpoint into model and optimizer; None if there is none."""
     found = list(_complete(folder))
     if not found:

@@ -84,7 +84,9 @@ class Learner:
             group["lr"] = lr
         self.optimizer.zero_grad()
         loss.backward()
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.grad_clip))
+        norm = float(
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.grad_clip)
+        )
         value = float(loss.detach())
         applied = math.isfinite(value) and math.isfinite(norm)
         if applied:

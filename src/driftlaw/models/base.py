@@ -52,15 +52,21 @@ def make_base(
     def measure(update: int) -> Evaluation:
         return held_out_score(model, text, task, heldout, settings, update)
 
-    optimizer = torch.optim.AdamW(model.parameters(), lr=base.lr, betas=(0.9, 0.95), weight_decay=0.0)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=base.lr, betas=(0.9, 0.95), weight_decay=0.0
+    )
     for u in range(base.clean_updates):
         _supervised_update(model, optimizer, text, train, base, u, noisy=False)
         if (u + 1) % 100 == 0 or u + 1 == base.clean_updates:
-            say(f"clean update {u + 1}/{base.clean_updates}: pass rate {measure(u + 1).avg_at_k:.3f}")
+            say(
+                f"clean update {u + 1}/{base.clean_updates}: pass rate {measure(u + 1).avg_at_k:.3f}"
+            )
     clean = measure(base.clean_updates)
     found, noisy = clean, 0
     while noisy < base.noisy_updates and found.avg_at_k > base.pass_rate_target:
-        _supervised_update(model, optimizer, text, train, base, base.clean_updates + noisy, noisy=True)
+        _supervised_update(
+            model, optimizer, text, train, base, base.clean_updates + noisy, noisy=True
+        )
         noisy += 1
         if noisy % CHECK_EVERY == 0 or noisy == base.noisy_updates:
             found = measure(base.clean_updates + noisy)
@@ -184,4 +190,3 @@ def disturb(answer: str, probability: float, stream: np.random.Generator) -> str
     return "".join(
         str(d) if c.isdigit() and r else c for c, r, d in zip(answer, replace, digits, strict=True)
     )
-

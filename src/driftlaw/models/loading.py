@@ -23,7 +23,7 @@ def load_model(folder: Path, trust_remote_code: bool = False) -> PreTrainedModel
         local_files_only=True,
     )
     # Ratios compare log-probabilities of two passes: dropout would be noise in them.
-    return model.eval()  # type: ignore[no-any-return]
+    return model.eval()
 
 
 def load_tokenizer(folder: Path, trust_remote_code: bool = False) -> Any:

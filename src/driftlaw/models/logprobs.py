@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def left_pad(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+def left_pad(
+    prompts: Sequence[Sequence[int]], pad_id: int
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """(N x L token ids, N x L attention mask); no mask where all prompts have one length."""
     width = max(len(p) for p in prompts)
     ids = torch.tensor([[pad_id] * (width - len(p)) + list(p) for p in prompts], dtype=torch.long)
@@ -39,7 +41,7 @@ def response_logits(
         mask = torch.cat([prompt_mask, ones], dim=1)
         extra = {"attention_mask": mask, "position_ids": positions(mask)}
     out = model(input_ids=ids, use_cache=False, logits_to_keep=response_nt.shape[1], **extra)
-    return out.logits.float()  # type: ignore[no-any-return]
+    return out.logits.float()
 
 
 def token_logprobs(

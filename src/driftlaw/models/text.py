@@ -30,7 +30,10 @@ class Text:
         """
         ids: list[Sequence[int]] = []
         for row, length, truncated in zip(
-            samples.response.tolist(), samples.lengths.tolist(), samples.truncated.tolist(), strict=True
+            samples.response.tolist(),
+            samples.lengths.tolist(),
+            samples.truncated.tolist(),
+            strict=True,
         ):
             ids.append(row[: length if truncated else length - 1])
         return list(self.tokenizer.batch_decode(ids, skip_special_tokens=False))

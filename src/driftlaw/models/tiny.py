@@ -8,7 +8,7 @@ values by a weight update in some vLLM builds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driftlaw.config.settings import ModelSettings
 
@@ -43,7 +43,7 @@ def build_model(settings: ModelSettings, vocab_size: int, seed: int) -> PreTrain
     """A randomly initialised causal LM, float32, a pure function of (settings, seed)."""
     import torch
 
-    shape = {
+    shape: dict[str, Any] = {
         "vocab_size": vocab_size,
         "hidden_size": settings.hidden_size,
         "intermediate_size": settings.intermediate_size,
@@ -66,4 +66,3 @@ def build_model(settings: ModelSettings, vocab_size: int, seed: int) -> PreTrain
         from transformers import LlamaConfig, LlamaForCausalLM
 
         return LlamaForCausalLM(LlamaConfig(**shape)).float()
-

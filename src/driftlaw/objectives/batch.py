@@ -29,7 +29,10 @@ class Batch:
     group_size: int
 
     def __post_init__(self) -> None:
-        if self.logp.dim() != 2 or not self.logp.shape == self.behaviour_logp.shape == self.mask.shape:
+        if (
+            self.logp.dim() != 2
+            or not self.logp.shape == self.behaviour_logp.shape == self.mask.shape
+        ):
             raise ValueError("Batch: logp, behaviour_logp and mask must all be N x T")
         n = self.logp.shape[0]
         if tuple(self.advantages.shape) != (n,):

@@ -71,9 +71,13 @@ SHARED = ("length_norm", "l_max", "clamp")
 CLAMP = Parameter(20.0, 1e-6, 80.0, "nats")
 
 CATALOG: dict[str, Entry] = {
-    "grpo": Entry("ppo_clip:grpo", "arXiv 2402.03300; vanilla of " + _LAWS, "paper", "sequence", _CLIP, False),
+    "grpo": Entry(
+        "ppo_clip:grpo", "arXiv 2402.03300; vanilla of " + _LAWS, "paper", "sequence", _CLIP, False
+    ),
     "grpo_noclip": Entry("ppo_clip:grpo_noclip", "ablation", "choice", "sequence", {}, False),
-    "tic_mask": Entry("trajectory:tic_mask", f"{_TIC} as {_GMC} analyses it", "derived", "constant", _CAP),
+    "tic_mask": Entry(
+        "trajectory:tic_mask", f"{_TIC} as {_GMC} analyses it", "derived", "constant", _CAP
+    ),
     "tic_truncate": Entry("trajectory:tic_truncate", "sequence TIS", "derived", "constant", _CAP),
     "gmc": Entry("group_mass:gmc", _GMC, "paper", "constant", _CAP),
 }
@@ -91,7 +95,9 @@ def get(name: str, **params: Any) -> Callable[[Batch], Result]:
     entry = CATALOG[name]
     for key, value in params.items():
         if key not in entry.parameters:
-            raise ValueError(f"{key}: not a parameter of {name}; allowed: {', '.join(entry.parameters)}")
+            raise ValueError(
+                f"{key}: not a parameter of {name}; allowed: {', '.join(entry.parameters)}"
+            )
         if key in entry.own:
             entry.own[key].check(key, value)
     given = {key: value for key, value in params.items() if value is not None}
@@ -107,7 +113,9 @@ def get(name: str, **params: Any) -> Callable[[Batch], Result]:
     l_max = params.get("l_max")
     whole = isinstance(l_max, int) and not isinstance(l_max, bool) and l_max >= 1
     if not whole and (l_max is not None or length_norm == "constant"):
-        raise ValueError(f"l_max: {l_max!r}: must be a whole number of tokens >= 1 for length_norm 'constant'")
+        raise ValueError(
+            f"l_max: {l_max!r}: must be a whole number of tokens >= 1 for length_norm 'constant'"
+        )
     clamp = params.get("clamp", CLAMP.default)
     clamp = CLAMP.default if clamp is None else clamp
     CLAMP.check("clamp", clamp)

@@ -19,7 +19,9 @@ from driftlaw.objectives.batch import Batch, Result
 from driftlaw.objectives.ratios import length_weight, mean_over_responses, trajectory_ratio
 
 
-def tic_mask(batch: Batch, length_norm: str, l_max: int | None, clamp: float, *, eps: float) -> Result:
+def tic_mask(
+    batch: Batch, length_norm: str, l_max: int | None, clamp: float, *, eps: float
+) -> Result:
     """Mask: a response above the cap gives no gradient; see the module's docstring."""
     ratio, clamped = trajectory_ratio(batch, clamp)
     bound = ratio > 1 + eps

@@ -191,7 +191,7 @@ def caveats(data: StudyData) -> list[str]:
     if failed:
         out.append(
             f"{count(failed, 'run')} failed, which is infrastructure and not collapse; "
-            "no number here includes them."
+            "no score here includes them."
         )
     censored = counts(runs)["censored"]
     if censored:

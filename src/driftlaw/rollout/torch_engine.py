@@ -105,11 +105,12 @@ def draw(
     if top_p < 1:
         sorted_logp, order = logp_nv.sort(dim=-1, descending=True, stable=True)
         mass_before = sorted_logp.double().exp().cumsum(-1) - sorted_logp.double().exp()
-        dropped = torch.zeros_like(logp_nv, dtype=torch.bool).scatter(1, order, mass_before >= top_p)
+        dropped = torch.zeros_like(logp_nv, dtype=torch.bool).scatter(
+            1, order, mass_before >= top_p
+        )
         logp_nv = torch.log_softmax(logp_nv.masked_fill(dropped, -torch.inf), dim=-1)
     cdf = logp_nv.double().exp().cumsum(-1)
     # Just below 1, so that rounding cannot pass the last token that has any mass.
     target = u_n.clamp(max=1 - 2.0**-40).unsqueeze(1) * cdf[:, -1:]
     token = torch.searchsorted(cdf, target, right=True).squeeze(1)
     return token, logp_nv.gather(1, token.unsqueeze(1)).squeeze(1)
-

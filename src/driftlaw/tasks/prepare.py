@@ -1,7 +1,7 @@
 """`driftlaw data`: a task's prompts as Parquet, with hashes that prove what they are.
 
-    <out>/train.parquet  heldout.parquet   prompt_id, prompt, answer, demonstration, entry
-    <out>/manifest.json                    counts, content hash of each file, proof of disjointness
+<out>/train.parquet  heldout.parquet   prompt_id, prompt, answer, demonstration, entry
+<out>/manifest.json                    counts, content hash of each file, proof of disjointness
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def prepare(settings: RunningSumTask | ReasoningGymTask | FileTask, out: Path) -
     train, heldout = build(settings).problems()
     shared = {p.prompt_id for p in train} & {p.prompt_id for p in heldout}
     if shared:
-        raise RuntimeError(f"{len(shared)} prompts are both in training and held out: {sorted(shared)[:3]}")
+        raise RuntimeError(
+            f"{len(shared)} prompts are both in training and held out: {sorted(shared)[:3]}"
+        )
     remove(out / "manifest.json")  # written last: a folder without it is not finished
     for name, problems in (("train", train), ("heldout", heldout)):
         _write(out / f"{name}.parquet", problems)
@@ -61,7 +63,9 @@ def _write(path: Path, problems: Sequence[Problem]) -> None:
     import pyarrow as pa
 
     columns = {name: [getattr(p, name) for p in problems] for name in COLUMNS}
-    write_table(path, pa.table(columns, schema=pa.schema([(name, pa.string()) for name in COLUMNS])))
+    write_table(
+        path, pa.table(columns, schema=pa.schema([(name, pa.string()) for name in COLUMNS]))
+    )
 
 
 def _read(path: Path) -> list[Problem]:

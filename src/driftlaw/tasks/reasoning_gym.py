@@ -31,7 +31,9 @@ class ReasoningGym:
             return reasoning_gym.create_dataset(s.dataset, size=size, seed=s.seed, **s.options)
         except (TypeError, ValueError, AssertionError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise ConfigError("", "task.options", s.options, f"{s.dataset} says: {reason}") from None
+            raise ConfigError(
+                "", "task.options", s.options, f"{s.dataset} says: {reason}"
+            ) from None
 
     def problems(self) -> tuple[list[Problem], list[Problem]]:
         s = self.settings
@@ -47,7 +49,9 @@ class ReasoningGym:
             if len(found) == wanted:
                 break
         else:
-            allowed = f"with held-out prompts must be at most {len(found)}, all that {s.dataset} gives"
+            allowed = (
+                f"with held-out prompts must be at most {len(found)}, all that {s.dataset} gives"
+            )
             raise ConfigError("", "task.train_prompts", s.train_prompts, allowed)
         made = list(found.values())
         return made[s.heldout_prompts :], made[: s.heldout_prompts]

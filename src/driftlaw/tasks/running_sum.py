@@ -57,4 +57,6 @@ class RunningSum:
 
     def grade(self, problem: Problem, response: str, truncated: bool) -> Grade:
         number = None if truncated else last_number(response)
-        return Grade(float(number is not None and number == int(problem.answer)), number is not None)
+        return Grade(
+            float(number is not None and number == int(problem.answer)), number is not None
+        )

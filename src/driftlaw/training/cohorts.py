@@ -99,7 +99,9 @@ def generate_cohort(
     parts = []
     for start in range(0, len(chosen), settings.chunk_prompts):
         places = range(start, min(start + settings.chunk_prompts, len(chosen)))
-        seeds = [[(seed, ROLLOUT, update, p, j) for j in range(settings.group_size)] for p in places]
+        seeds = [
+            [(seed, ROLLOUT, update, p, j) for j in range(settings.group_size)] for p in places
+        ]
         parts.append(engine.generate(version, [prompt_ids[chosen[p]] for p in places], seeds))
     rows = [index for index in chosen for _ in range(settings.group_size)]
     return rows, join(parts, pad_id)

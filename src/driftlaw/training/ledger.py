@@ -30,14 +30,26 @@ def _ratio_columns(name: str, what: str) -> list[Column]:
         Column(f"{name}_mean", "double", "1", f"Mean {what}."),
         Column(f"{name}_m2", "double", "1", f"Second moment of the {what}."),
         Column(f"{name}_max", "double", "1", f"Largest {what}."),
-        Column(f"{name}_ess", "double", "share", f"Effective sample size of the {what}, over its count."),
+        Column(
+            f"{name}_ess",
+            "double",
+            "share",
+            f"Effective sample size of the {what}, over its count.",
+        ),
     ]
 
 
 def _group_columns(kind: str, what: str) -> list[Column]:
     return [
-        Column(f"group_{kind}_mass_mean", "double", "1", f"Mean over groups of the group's mean {what}."),
-        Column(f"group_{kind}_mass_m2", "double", "1", f"Second moment of the group's mean {what}."),
+        Column(
+            f"group_{kind}_mass_mean",
+            "double",
+            "1",
+            f"Mean over groups of the group's mean {what}.",
+        ),
+        Column(
+            f"group_{kind}_mass_m2", "double", "1", f"Second moment of the group's mean {what}."
+        ),
         Column(f"group_{kind}_mass_max", "double", "1", f"Largest group's mean {what}."),
         Column(f"group_{kind}_ess", "double", "share", f"Mean over groups of ESS/G of the {what}."),
     ]
@@ -54,7 +66,9 @@ LEDGER: tuple[Column, ...] = (
     Column("loss", "double", "1", "Value of the loss (objective and KL term)."),
     Column("grad_norm", "double", "1", "Gradient norm before clipping."),
     Column("entropy", "double", "nats/token", "Mean entropy of the learner's policy on the batch."),
-    Column("kl_behaviour", "double", "nats/token", "Mean of log mu - log pi on the sampled tokens."),
+    Column(
+        "kl_behaviour", "double", "nats/token", "Mean of log mu - log pi on the sampled tokens."
+    ),
     Column("kl_base", "double", "nats/token", "k3 estimate of KL(policy || base); null when off."),
     Column("log_ratio_abs_max", "double", "nats", "Largest |log pi - log mu| of a token."),
     Column("reward_mean", "double", "1", "Mean reward: of the behaviour policy, not the learner."),
@@ -64,7 +78,9 @@ LEDGER: tuple[Column, ...] = (
     Column("length_max", "int64", "tokens", "Longest response."),
     Column("truncated_share", "double", "share", "Responses without end-of-text within the limit."),
     Column("unparsed_share", "double", "share", "Responses in which no answer was found."),
-    Column("cap_bound_share", "double", "share", "What the cap binds: tokens, responses or groups."),
+    Column(
+        "cap_bound_share", "double", "share", "What the cap binds: tokens, responses or groups."
+    ),
     Column("clamped_count", "double", "count", "Log-ratios outside the clamp."),
     *_ratio_columns("token_ratio", "token ratio"),
     *_ratio_columns("token_weight", "weight on a token's gradient, after the cap"),
@@ -76,14 +92,18 @@ LEDGER: tuple[Column, ...] = (
     Column("clip_share_neg", "double", "share", "Tokens of A < 0 whose weight the cap changed."),
     Column("gradient_token_share", "double", "share", "Tokens with weight and advantage not 0."),
     Column("generated", "int64", "samples", "Samples generated since the run began."),
-    Column("consumed", "int64", "samples", "Samples consumed since the run began, this update's too."),
+    Column(
+        "consumed", "int64", "samples", "Samples consumed since the run began, this update's too."
+    ),
     Column("pending_batches", "int64", "batches", "Batches generated and not consumed."),
     Column("batch_digest", "string", "", "Hash of the batch's tokens, log mu and rewards."),
 )
 
 EVAL: tuple[Column, ...] = (
     Column("update", "int64", "updates", "Updates completed; 0 is the base policy."),
-    Column("avg_at_k", "double", "1", "Mean score of a sample (avg@k, estimated from all n samples)."),
+    Column(
+        "avg_at_k", "double", "1", "Mean score of a sample (avg@k, estimated from all n samples)."
+    ),
     Column("se", "double", "1", "Standard error of avg_at_k, clustered by prompt."),
     Column("pass_at_k", "double", "1", "Unbiased probability that one of k samples is right."),
     Column("pass_at_k_se", "double", "1", "Its standard error, clustered by prompt."),
@@ -106,7 +126,9 @@ SAMPLES: tuple[Column, ...] = (
     Column("advantage", "double", "1", "Advantage given to the objective."),
     Column("finish_reason", "string", "", "`stop` (end-of-text) or `length`."),
     Column("tokens", "list<int32>", "token ids", "The response, end-of-text included."),
-    Column("behaviour_logp", "list<float>", "nats", "log mu of each token, recorded while sampling."),
+    Column(
+        "behaviour_logp", "list<float>", "nats", "log mu of each token, recorded while sampling."
+    ),
 )
 
 TIMING: tuple[Column, ...] = (
@@ -155,7 +177,9 @@ def table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     names = {c.name for c in columns}
     for row in rows:
         if row.keys() != names:
-            raise KeyError(f"{name}: columns differ from the dictionary: {sorted(row.keys() ^ names)}")
+            raise KeyError(
+                f"{name}: columns differ from the dictionary: {sorted(row.keys() ^ names)}"
+            )
     return pa.Table.from_pylist(list(rows), schema=schema(columns))
 
 
@@ -163,7 +187,12 @@ def dictionary_markdown() -> str:
     """The data dictionary as Markdown, for docs/tables.md."""
     parts = []
     for name, columns in TABLES.items():
-        lines = [f"## `{name}.parquet`", "", "| column | type | unit | meaning |", "|---|---|---|---|"]
+        lines = [
+            f"## `{name}.parquet`",
+            "",
+            "| column | type | unit | meaning |",
+            "|---|---|---|---|",
+        ]
         lines += [f"| `{c.name}` | {c.type} | {c.unit} | {c.meaning} |" for c in columns]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"

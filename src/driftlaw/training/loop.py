@@ -99,7 +99,9 @@ class Loop:
         self.started_unix_s, self.started_at_update = time.time(), 0
         self._clear_rows()
 
-    def run(self, stop_at: int, interrupted: Callable[[], bool], tick: Callable[[int], None]) -> Outcome:
+    def run(
+        self, stop_at: int, interrupted: Callable[[], bool], tick: Callable[[int], None]
+    ) -> Outcome:
         """Train to `stop_at` updates, a collapse, or an interruption (which leaves a checkpoint)."""
         self._restore()
         state = self.state
@@ -218,8 +220,10 @@ class Loop:
     def _stop_after_collapse(self) -> bool:
         stop_after = self.settings.collapse.stop_after
         detected = self.state.detected_at
-        return stop_after is not None and detected is not None and (
-            self.state.updates >= detected + stop_after
+        return (
+            stop_after is not None
+            and detected is not None
+            and (self.state.updates >= detected + stop_after)
         )
 
     # -- rows -------------------------------------------------------------------------------------
@@ -357,4 +361,3 @@ class Loop:
             self.engine.version = self.evaluator.version = found.updates
             self.say(f"resumed with {found.updates} updates done")
         self.started_unix_s, self.started_at_update = time.time(), self.state.updates
-

@@ -61,7 +61,10 @@ class RunFolder:
         for key, value in identity.items():
             if held.get(key, value) != value:
                 raise ConfigError(
-                    str(self.path), key, held[key], f"the folder was begun with another {key} than {value}"
+                    str(self.path),
+                    key,
+                    held[key],
+                    f"the folder was begun with another {key} than {value}",
                 )
         if held != held | identity:
             write_json(marker, held | identity)
@@ -77,7 +80,9 @@ class RunFolder:
             if int(part.stem.split("-")[2]) > updates:
                 remove(part)
 
-    def write_part(self, name: str, first: int, last: int, rows: Sequence[Mapping[str, Any]]) -> None:
+    def write_part(
+        self, name: str, first: int, last: int, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
         """Rows of updates first <= t < last, as a part of table `name`."""
         path = self.parts / f"{name}-{first:08d}-{last:08d}.parquet"
         write_table(path, ledger.table(name, rows))

@@ -11,9 +11,9 @@ from driftlaw.objectives.ratios import token_ratio, trajectory_ratio
 def ratio_statistics(batch: Batch, result: Result, clamp: float) -> dict[str, float]:
     """Columns of the ledger (see `driftlaw.training.ledger`) for one update's ratios and weights.
 
-    `clamp` is the objective's, in nats. Raw: token ratios, trajectory ratios r_i, group mean ratios. After the cap: the weight that the
-    objective put on each token's grad log pi; a trajectory's is the mean over its tokens (exactly w_i
-    for trajectory objectives), a group's the mean over its responses.
+    Raw: token ratios, trajectory ratios r_i, group mean ratios, with the objective's `clamp` (nats).
+    After the cap: the weight that the objective put on each token's grad log pi; a trajectory's is the
+    mean over its tokens (exactly w_i for trajectory objectives), a group's the mean over its responses.
     """
     mask = batch.mask
     with torch.no_grad():

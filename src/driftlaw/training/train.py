@@ -115,7 +115,9 @@ def _train(
         save_model(loop.learner.model, text.tokenizer, temporary)
     manifest = {
         "status": ended,
-        "reason": outcome.reason if ended != "censored" else f"stopped healthy at {outcome.updates}",
+        "reason": outcome.reason
+        if ended != "censored"
+        else f"stopped healthy at {outcome.updates}",
         "collapse_update": outcome.collapse_update,
         "collapse_detected_at": state.detected_at,
         "collapse_bracket": list(event.bracket) if event else None,
@@ -219,7 +221,10 @@ def _build_loop(
     room = getattr(model.config, "max_position_embeddings", longest)
     if longest > room:
         raise ConfigError(
-            "", "rollout.max_tokens", settings.rollout.max_tokens, f"prompt and response need {longest} tokens, the model has {room}"
+            "",
+            "rollout.max_tokens",
+            settings.rollout.max_tokens,
+            f"prompt and response need {longest} tokens, the model has {room}",
         )
     world = World(train, train_ids, heldout, heldout_ids, build(settings.task), text)
     learner = Learner(
