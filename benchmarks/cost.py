@@ -3,6 +3,7 @@
     seconds(update) = flops / RATE + calls * layers * CALL          (driftlaw.config.cost)
 
 Updates of several shapes are measured; RATE and CALL are the least-squares fit of relative errors.
+Fit and ratios use processor seconds: on one thread and an idle core they are the wall clock's.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ def measure(folder: Path, repeats: int) -> Iterator[Item]:
         loop = build_loop(file, folder)
         flops, calls = work(loop.settings)
         walls, cpus, _ = steps(loop, 4 * repeats)
-        seconds = statistics.median(walls) / 1e3
+        seconds = statistics.median(cpus) / 1e3
         terms.append((flops / seconds, calls / seconds))
         measured.append(1.0)
         predicted = flops / cost.RATE + calls * cost.CALL
         shapes[name] = {
             "flops": flops,
             "layer_calls": calls,
-            "seconds": seconds,
-            "seconds_min": min(walls) / 1e3,
-            "cpu_seconds": statistics.median(cpus) / 1e3,
+            "cpu_seconds": seconds,
+            "wall_seconds": statistics.median(walls) / 1e3,
+            "wall_seconds_min": min(walls) / 1e3,
             "predicted_s": predicted,
             "ratio": predicted / seconds,
         }
@@ -100,5 +101,5 @@ def _one_run(folder: Path) -> Item:
     detail = {"predicted_s": predicted, "measured_s": ran.wall_s, "cpu_s": ran.cpu_s}
     what = "one run of smoke's settings, predicted seconds over measured"
     return Item(
-        "cost.run", what, "ratio", [predicted / ran.wall_s], detail=detail, error=ran.trouble()
+        "cost.run", what, "ratio", [predicted / ran.cpu_s], detail=detail, error=ran.trouble()
     )

@@ -20,8 +20,8 @@ class Item:
     """One measured quantity.
 
     `value` is the median of `samples`, None where the measurement failed (`error` says why);
-    `limit` is the largest value allowed, None where there is none. `cpu_samples` are the processor seconds
-    behind the samples, in `unit`: on a machine that others use, they say what the wall clock hides.
+    `limit` is the largest value allowed, None where there is none. `cpu_samples` are the processor
+    time behind the samples, in `unit`: on a shared machine they say what the wall clock hides.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One update of the tiny model: sampling, grading, learning, bookkeeping, by the loop's own path."""
+"""One update of the tiny model, by the loop's own path: sampling, grading, learning, rows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from world import build_loop, study, write_study
 LIMIT_MS = 130.0
 WARM_UP, UPDATES_A_REPEAT, ROWS_KEPT = 5, 20, 25
 MAX_TOKENS = {2: 6, 3: 8}  # by level; level 3's right answers have 8 tokens
+WRAPPED = ("ratio_statistics", "ledger_row", "sample_rows")  # of driftlaw.training.rows
 PARTS = ("sampling", "grading", "learning", "statistics", "rows", "rest")
 
 
@@ -45,20 +46,20 @@ def _items(name: str, loop: Any, updates: int) -> Iterator[Item]:
 
 def steps(loop: Any, updates: int) -> tuple[list[float], list[float], dict[str, list[float]]]:
     """(wall ms, processor ms, wall ms by part) of each of `updates` updates after a warm-up."""
-    from driftlaw.training import loop as module
+    from driftlaw.training import rows
 
     clock = _Clock()
-    plain = module.ratio_statistics
-    module.ratio_statistics = clock.timed("statistics", plain)  # type: ignore[assignment]
-    loop._ledger_row = clock.timed("ledger_row", loop._ledger_row)
-    loop._sample_rows = clock.timed("sample_rows", loop._sample_rows)
+    plain = {name: getattr(rows, name) for name in WRAPPED}
+    for name, function in plain.items():
+        setattr(rows, name, clock.timed(name, function))
     walls: list[float] = []
     cpus: list[float] = []
     parts: dict[str, list[float]] = {part: [] for part in PARTS}
     try:
         for number in range(WARM_UP + updates):
             if number % ROWS_KEPT == 0:
-                loop._clear_rows()  # as a checkpoint does
+                for table in loop.rows.values():
+                    table.clear()  # as a checkpoint does
             clock.spent.clear()
             wall, cpu = time.perf_counter(), time.process_time()
             assert loop._one_update()
@@ -70,8 +71,8 @@ def steps(loop: Any, updates: int) -> tuple[list[float], list[float], dict[str, 
                 "sampling": row["sampling_s"],
                 "grading": row["grading_s"],
                 "learning": row["learning_s"],
-                "statistics": spent["statistics"],
-                "rows": spent["ledger_row"] - spent["statistics"] + spent["sample_rows"],
+                "statistics": spent["ratio_statistics"],
+                "rows": spent["ledger_row"] - spent["ratio_statistics"] + spent["sample_rows"],
             }
             split["rest"] = wall - sum(split.values())
             walls.append(1e3 * wall)
@@ -79,7 +80,8 @@ def steps(loop: Any, updates: int) -> tuple[list[float], list[float], dict[str, 
             for part in PARTS:
                 parts[part].append(1e3 * split[part])
     finally:
-        module.ratio_statistics = plain
+        for name, function in plain.items():
+            setattr(rows, name, function)
     return walls, cpus, parts
 
 

@@ -234,8 +234,8 @@ def train(
         raise typer.Exit(
             0 if keep_going and code == 1 and (out / "manifest.json").exists() else code
         )
+    from driftlaw.training.interrupts import Interrupted
     from driftlaw.training.progress import progress_bar
-    from driftlaw.training.train import Interrupted
     from driftlaw.training.train import train as train_run
 
     try:
@@ -300,20 +300,16 @@ def fit(
 ) -> None:
     """Fit stability boundary and collapse time to a run table, ours or anybody's; writes fit.json."""
     from driftlaw.files import write_json
-    from driftlaw.laws.fit import fit_by
-    from driftlaw.laws.run_table import RunTableError, read
+    from driftlaw.laws.fit import fit_file
+    from driftlaw.laws.run_table import RunTableError
 
     if not runs.is_file():
         raise ConfigError(runs, "", NOTHING, "no such file")
     try:
-        table = read(runs)
-        fits = fit_by(
-            table, by=["objective"] if "objective" in table else [], level=level, horizon=horizon
-        )
+        found = fit_file(runs, level, horizon)
     except RunTableError as error:
-        raise ConfigError(runs, "", NOTHING, str(error)) from None
-    pooled = fits.pop("pooled")
-    write_json(out / "fit.json", {**pooled, "by": fits, "runs": str(runs)})
+        raise ConfigError("", "", NOTHING, str(error)) from None
+    write_json(out / "fit.json", found)
     _say(f"wrote {out / 'fit.json'}")
 
 

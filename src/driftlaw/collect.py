@@ -97,7 +97,7 @@ def collect(study: LoadedStudy, out: Path) -> str:
     """
     import pyarrow as pa
 
-    from driftlaw.laws.run_table import RUN_KEY, validate
+    from driftlaw.laws.run_table import validate
 
     manifests = _manifests(study)
     extra = varied_settings(study)
@@ -113,8 +113,7 @@ def collect(study: LoadedStudy, out: Path) -> str:
         curves.append(_named(curve, run.run_id))
         updates.append(_named(ledger, run.run_id))
     table = _frame(rows)
-    varied = [c for c in table.columns if c not in {column.name for column in RUNS}]
-    validate(table, key=(*RUN_KEY, "group_size", *varied))
+    validate(table)
     write_text(out / "runs.csv", table.to_csv(index=False, lineterminator="\n"))
     write_table(out / "curves.parquet", pa.concat_tables(curves))
     write_table(out / "updates.parquet", pa.concat_tables(updates))

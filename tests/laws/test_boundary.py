@@ -178,6 +178,17 @@ def test_brackets_that_no_power_law_meets():
             "fewer than two S >= 2",
         ),
         (runs((2, 1.0, "stable"), (4, 1.0, "collapsed")), "a single lr"),
+        (
+            runs((2, 1.0, "stable"), (2, 2.0, "collapsed"), (4, 1.0, "stable"), (4, 2.0, "stable")),
+            "collapsed runs at a single S >= 2 bound the exponent on one side only",
+        ),
+        (
+            runs(
+                *[(2, 1.0, "stable"), (2, 2.0, "collapsed")],
+                *[(4, 1.0, "collapsed"), (4, 2.0, "collapsed")],
+            ),
+            "stable runs at a single S >= 2 bound the exponent on one side only",
+        ),
         (runs((2, 8.0, "stable"), (4, 4.0, "collapsed"), (8, 2.0, "stable")), "collinear"),
         # Collapse at the small rates, none at the large ones.
         (
@@ -203,7 +214,7 @@ def test_no_exponent_without_identification(table, reason):
 def test_unbounded_interval_keeps_the_estimate_and_says_so():
     # Four runs: collapse rises with lr, but not beyond chance.
     fit = fit_boundary(
-        runs((2, 1.0, "stable"), (2, 2.0, "collapsed"), (4, 1.0, "stable"), (4, 2.0, "stable"))
+        runs((2, 1.0, "stable"), (2, 2.0, "collapsed"), (4, 1.0, "stable"), (4, 1.5, "collapsed"))
     )
     e = fit["S_exponent"]
     assert (e["low"], e["high"]) == (None, None)

@@ -17,7 +17,7 @@ from driftlaw.files import read_json, read_table
 from driftlaw.models.loading import load_model
 from driftlaw.tasks.running_sum import RunningSum
 from driftlaw.training import ledger
-from driftlaw.training.train import Interrupted
+from driftlaw.training.interrupts import Interrupted
 
 from .worlds import finish, inputs_of, output_bytes, small_run
 

@@ -161,6 +161,9 @@ def _not_identified(runs: pd.DataFrame) -> str | None:
     x = np.log(runs[["lr", "S"]].to_numpy(float))
     if np.linalg.matrix_rank(x - x.mean(axis=0), tol=1e-9 * len(x)) < 2:
         return "log lr and log S are collinear over the runs with S >= 2"
+    for status in ("stable", "collapsed"):
+        if runs.loc[runs["status"] == status, "S"].nunique() < 2:
+            return f"{status} runs at a single S >= 2 bound the exponent on one side only"
     return None
 
 

@@ -9,6 +9,7 @@ ever NaN or infinite.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypedDict
 
 import pandas as pd
@@ -17,7 +18,14 @@ from driftlaw.laws.boundary import Boundary, fit_boundary
 from driftlaw.laws.brackets import count_statuses
 from driftlaw.laws.collapse import Status
 from driftlaw.laws.collapse_time import CollapseTime, fit_collapse_time
-from driftlaw.laws.run_table import RUN_KEY, RunTableError, at_horizon, repeated_runs, validate
+from driftlaw.laws.run_table import (
+    RUN_KEY,
+    RunTableError,
+    at_horizon,
+    read,
+    repeated_runs,
+    validate,
+)
 
 POOLED = "pooled"
 
@@ -87,6 +95,23 @@ def fit_by(
         result[key] = fit(runs, level, horizon)
     result[POOLED] = pooled
     return result
+
+
+def fit_file(path: Path, level: float = 0.90, horizon: int | None = None) -> dict[str, object]:
+    """`driftlaw fit`: the pooled fit of a run table, and under `by` the fit of every group.
+
+    Groups agree in `objective` and in every other setting that the study varied (dotted columns, as
+    `driftlaw collect` names them), where the table has such columns. Raises as `read` and `fit`.
+    """
+    table = read(path)
+    columns = [c for c in table.columns if c == "objective" or "." in c]
+    if not columns:
+        return {**fit(table, level, horizon), "by": {}, "runs": str(path)}
+    # An objective without a parameter has no value for it.
+    named = table.assign(**{c: table[c].astype("string").fillna("default") for c in columns})
+    groups = fit_by(named, columns, level, horizon)
+    pooled = groups.pop(POOLED)
+    return {**pooled, "by": groups, "runs": str(path)}
 
 
 def _fit(df: pd.DataFrame, level: float, horizon: int | None, key: Sequence[str]) -> LawFit:

@@ -200,6 +200,8 @@ def _check_axis(df: pd.DataFrame) -> None:
 
 
 def _check_duplicates(df: pd.DataFrame, key: Sequence[str]) -> None:
+    # A run that has a name is itself, whatever else a study varied.
+    key = ("run_id",) if "run_id" in df.columns else key
     columns = [c for c in dict.fromkeys((*key, "horizon")) if c in df.columns]
     again = np.flatnonzero(df.duplicated(columns).to_numpy())
     if again.size:

@@ -11,29 +11,27 @@ Nothing is dropped and every sample is used once; the ledger's counts close.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 
 from driftlaw.config.settings import RunSettings
 from driftlaw.evaluation.heldout import evaluate
 from driftlaw.laws.collapse import CollapseEvent, CollapseRule, find_collapse
 from driftlaw.learner import checkpoint
-from driftlaw.learner.update import Learner, UpdateRecord
+from driftlaw.learner.update import Learner
 from driftlaw.models.text import Text
 from driftlaw.objectives.catalog import CLAMP
 from driftlaw.rollout.protocol import NonFinitePolicy
 from driftlaw.rollout.torch_engine import TorchEngine
 from driftlaw.schedule import Schedule
 from driftlaw.tasks import Problem, Task
+from driftlaw.training import rows
 from driftlaw.training.cohorts import Cohort, advantages, generate_cohort, grade_cohort
 from driftlaw.training.run_folder import RunFolder
-from driftlaw.training.statistics import ratio_statistics
 
 
 @dataclass(frozen=True)
@@ -115,22 +113,32 @@ class Loop:
                     self._save()
                     return Outcome(state.updates, None, "interrupted", interrupted=True)
                 if not self._one_update():
-                    reason = f"non-finite loss or gradient at update {state.updates}"
-                    return self._ended(state.updates, reason)
+                    return self._not_finite("non-finite loss or gradient")
                 tick(state.updates)
                 self._tell()
                 if state.updates % self.settings.learner.checkpoint_every == 0:
                     self._save()
         except NonFinitePolicy as error:
-            return self._ended(state.updates, f"{error}, with {state.updates} updates done")
+            return self._not_finite(str(error))
         event = self._collapse()
         if event is None:
             return self._ended(None, "reached the horizon" if state.updates == stop_at else "")
-        reason = (
-            f"held-out score {event.score:.3f} below {self.rule.fraction:g} of its best {event.best:.3f} "
-            f"for {self.rule.consecutive} evaluations"
+        return self._ended(event.update, self._why(event))
+
+    def _not_finite(self, what: str) -> Outcome:
+        """A collapse at this update, unless the rule has seen one before."""
+        event, done = self._collapse(), self.state.updates
+        reason = f"{what} at update {done}"
+        if event is not None:
+            return self._ended(event.update, f"{self._why(event)}; then {reason}")
+        # Collapse times are positive: a run that is not finite at once collapsed in its first update.
+        return self._ended(max(1, done), reason)
+
+    def _why(self, event: CollapseEvent) -> str:
+        return (
+            f"held-out score {event.score:.3f} below {self.rule.fraction:g} of its best "
+            f"{event.best:.3f} for {self.rule.consecutive} evaluations"
         )
-        return self._ended(event.update, reason)
 
     def _ended(self, collapse_update: int | None, reason: str) -> Outcome:
         self._save()
@@ -138,7 +146,7 @@ class Loop:
 
     def _one_update(self) -> bool:
         """Sample what is due, take the next update; False if it was not finite."""
-        state, settings = self.state, self.settings
+        state, settings, world = self.state, self.settings, self.world
         t = state.updates
         timing = {"sampling_s": 0.0, "grading_s": 0.0}
         self._fill(timing)
@@ -148,7 +156,7 @@ class Loop:
         advantage_n = advantages(cohort.reward, settings.rollout.group_size, settings.advantage)
         record = self.learner.update(
             t,
-            [self.world.train_ids[i] for i in cohort.problem],
+            [world.train_ids[i] for i in cohort.problem],
             torch.from_numpy(cohort.response),
             torch.from_numpy(cohort.behaviour_logp),
             cohort.mask(),
@@ -157,14 +165,24 @@ class Loop:
         )
         state.consumed += len(cohort.reward)
         timing["learning_s"] = time.perf_counter() - started
-        self.rows["ledger"].append(self._ledger_row(cohort, record))
-        self.rows["samples"].extend(self._sample_rows(cohort, advantage_n))
+        counts = {
+            "generated": state.generated,
+            "consumed": state.consumed,
+            "pending_batches": len(state.queue),
+        }
+        self.rows["ledger"].append(
+            rows.ledger_row(cohort, record, settings.rollout.group_size, self.clamp, counts)
+        )
+        if settings.rollout.keep_samples:
+            self.rows["samples"].extend(
+                rows.sample_rows(cohort, advantage_n, settings.rollout.group_size, world.train)
+            )
         if record.applied:
             state.updates = self.engine.version = self.evaluator.version = t + 1
             every, horizon = settings.evaluation.every, settings.learner.updates
             if state.updates % every == 0 or state.updates == horizon:
                 self._evaluate(timing)
-        self._time_row(t, timing)
+        self.rows["timing"].append(rows.timing_row(t, timing))
         return record.applied
 
     def _fill(self, timing: dict[str, float]) -> None:
@@ -174,7 +192,7 @@ class Loop:
         while state.next_cohort <= last:
             t = state.next_cohort
             started = time.perf_counter()
-            rows, samples = generate_cohort(
+            problem_rows, samples = generate_cohort(
                 self.engine,
                 t,
                 self.schedule.version(t),
@@ -186,8 +204,8 @@ class Loop:
             )
             sampled = time.perf_counter()
             texts = world.text.decode(samples)
-            state.queue[t] = grade_cohort(t, rows, samples, texts, world.train, world.task)
-            state.generated += len(rows)
+            state.queue[t] = grade_cohort(t, problem_rows, samples, texts, world.train, world.task)
+            state.generated += len(problem_rows)
             state.next_cohort += 1
             timing["sampling_s"] += sampled - started
             timing["grading_s"] += time.perf_counter() - sampled
@@ -226,82 +244,6 @@ class Loop:
             and (self.state.updates >= detected + stop_after)
         )
 
-    # -- rows -------------------------------------------------------------------------------------
-
-    def _ledger_row(self, cohort: Cohort, record: UpdateRecord) -> dict[str, Any]:
-        state, group = self.state, self.settings.rollout.group_size
-        reward_pg = cohort.reward.reshape(-1, group)
-        lag = cohort.update - cohort.version
-        return {
-            "update": cohort.update,
-            "version": cohort.version,
-            "lag_min": lag,
-            "lag_mean": float(lag),
-            "lag_max": lag,
-            "lr": record.lr,
-            "applied": record.applied,
-            "loss": record.loss,
-            "grad_norm": record.grad_norm,
-            "entropy": record.entropy,
-            "kl_base": record.kl_base,
-            "reward_mean": float(cohort.reward.mean()),
-            "reward_std": float(cohort.reward.std()),
-            "informative_groups": float((reward_pg != reward_pg[:, :1]).any(axis=1).mean()),
-            "length_mean": float(cohort.lengths.mean()),
-            "length_max": int(cohort.lengths.max()),
-            "truncated_share": float(cohort.truncated.mean()),
-            "unparsed_share": float(1 - cohort.parsed.mean()),
-            **record.result.metrics,
-            **ratio_statistics(record.batch, record.result, self.clamp),
-            "generated": state.generated,
-            "consumed": state.consumed,
-            "pending_batches": len(state.queue),
-            "batch_digest": cohort.digest(),
-        }
-
-    def _sample_rows(self, cohort: Cohort, advantage_n: np.ndarray) -> list[dict[str, Any]]:
-        if not self.settings.rollout.keep_samples:
-            return []
-        group = self.settings.rollout.group_size
-        reasons = ["length" if t else "stop" for t in cohort.truncated]
-        return [
-            {
-                "update": cohort.update,
-                "version": cohort.version,
-                "prompt_id": self.world.train[problem].prompt_id,
-                "place": row // group,
-                "sample": row % group,
-                "reward": reward,
-                "advantage": advantage,
-                "finish_reason": reason,
-                "tokens": tokens[:length],
-                "behaviour_logp": logp[:length],
-            }
-            for row, (problem, reward, advantage, reason, tokens, logp, length) in enumerate(
-                zip(
-                    cohort.problem.tolist(),
-                    cohort.reward.tolist(),
-                    advantage_n.tolist(),
-                    reasons,
-                    cohort.response.tolist(),
-                    cohort.behaviour_logp.tolist(),
-                    cohort.lengths.tolist(),
-                    strict=True,
-                )
-            )
-        ]
-
-    def _time_row(self, update: int, timing: Mapping[str, float]) -> None:
-        self.rows["timing"].append(
-            {
-                "update": update,
-                "evaluation_s": 0.0,
-                **timing,
-                "finished_unix_s": time.time(),
-                "host": os.uname().nodename,
-            }
-        )
-
     def _tell(self) -> None:
         state, settings = self.state, self.settings
         self.folder.progress(
@@ -324,8 +266,8 @@ class Loop:
         state = self.state
         if state.updates == self.saved_at and not any(self.rows.values()):
             return
-        for name, rows in self.rows.items():
-            self.folder.write_part(name, self.saved_at, state.updates, rows)
+        for name, part in self.rows.items():
+            self.folder.write_part(name, self.saved_at, state.updates, part)
         pending: dict[str, torch.Tensor] = {}
         for cohort in state.queue.values():
             pending |= cohort.tensors()

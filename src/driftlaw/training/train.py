@@ -8,12 +8,10 @@ the declared rule or was not finite, `censored` was stopped earlier while health
 from __future__ import annotations
 
 import math
-import signal
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from driftlaw import layout
@@ -23,17 +21,10 @@ from driftlaw.config.study import Run
 from driftlaw.errors import disk_trouble
 from driftlaw.files import read_json, remove, replacing, write_json, write_text
 from driftlaw.provenance import provenance
+from driftlaw.training.interrupts import Interrupted, noted_signals
 from driftlaw.training.run_folder import RunFolder
 
 Say = Callable[[str], None]
-
-
-class Interrupted(Exception):
-    """The run was asked to stop; a checkpoint holds where it stands."""
-
-    def __init__(self, signal_number: int, updates: int) -> None:
-        self.signal_number = signal_number
-        super().__init__(f"interrupted with {updates} updates done; the same command resumes")
 
 
 def train(
@@ -96,7 +87,7 @@ def _train(
     data_hash = read_json(data_dir / "manifest.json")["hash"]
     base_hash = read_json(base_dir / "manifest.json")["model_sha256"]
     folder.claim(data_hash=data_hash, base_hash=base_hash)
-    with _signals() as caught:
+    with noted_signals() as caught:
         loop, text = _build_loop(run.settings, data_dir, base_dir, folder, say)
         outcome = loop.run(target, lambda: bool(caught), tick)
         if outcome.interrupted:
@@ -256,24 +247,6 @@ def objective_parameters(settings: RunSettings) -> dict[str, Any]:
     """The objective's parameters that the study sets; l_max is max_tokens unless it says otherwise."""
     given = settings.objective.model_dump(exclude={"name"}, exclude_none=True)
     return {"l_max": settings.rollout.max_tokens, **given}
-
-
-class _signals:
-    """Within the block SIGINT and SIGTERM are noted instead of killing; a second one kills."""
-
-    def __enter__(self) -> list[int]:
-        self.caught: list[int] = []
-        self.before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self.caught
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.caught:
-            raise KeyboardInterrupt
-        self.caught.append(number)
-
-    def __exit__(self, *exc: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
 
 
 def _identity(run: Run, study: str, **hashes: str) -> dict[str, Any]:
