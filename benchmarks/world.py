@@ -81,7 +81,9 @@ def environment() -> dict[str, str]:
     """Children run this checkout's code, on one thread, without a study left in the environment."""
     inherited = {k: v for k, v in os.environ.items() if k != "DRIFTLAW_CONFIG"}
     path = os.pathsep.join(p for p in (str(ROOT / "src"), inherited.get("PYTHONPATH")) if p)
-    return inherited | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    # The workflow's jobs call `python`: this one, even where its environment is not activated.
+    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return inherited | {"PYTHONPATH": path, "PATH": programs, "OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)
