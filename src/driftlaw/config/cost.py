@@ -16,11 +16,11 @@ from pathlib import Path
 from driftlaw.config.settings import ModelSettings, RunningSumTask, RunSettings
 from driftlaw.config.study import LoadedStudy, Run
 
-RATE = 30e9  # float32 operations per second and core that tiny models reach
-CALL = 0.6e-3  # seconds a layer and forward or backward call, whatever its size
+RATE = 37e9  # float32 operations per second and core that tiny models reach
+CALL = 1.2e-3  # seconds a layer and forward or backward call, whatever its size
 START = 6.0  # seconds to import, load and reach the first update
 ASSUMED_PROMPT = 64  # tokens, where the prompts are not known before they are made
-ALPHABET = 98  # vocabulary of a tiny model
+VOCABULARY = 99  # of the tiny models' character tokenizer
 
 
 def parameters(model: ModelSettings) -> int:
@@ -34,7 +34,7 @@ def parameters(model: ModelSettings) -> int:
     attention = m.hidden_size * m.head_dim * (2 * m.heads + 2 * m.kv_heads)
     norms = 2 * m.hidden_size + (2 * m.head_dim if m.architecture == "qwen3" else 0)
     block = attention + 3 * m.hidden_size * m.intermediate_size + norms
-    return 2 * ALPHABET * m.hidden_size + m.layers * block + m.hidden_size
+    return 2 * VOCABULARY * m.hidden_size + m.layers * block + m.hidden_size
 
 
 def _seconds(

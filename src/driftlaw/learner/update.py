@@ -70,13 +70,13 @@ class Learner:
         group_size: int,
     ) -> UpdateRecord:
         """Take update number `update` on one batch (rows as in `Batch`; prompts one a row)."""
-        logits = response_logits(self.model, prompts, response_nt, self.pad_id)
+        logits = response_logits(self.model, prompts, response_nt, self.pad_id, group_size)
         logp, entropy = token_logprobs(logits, response_nt, self.temperature)
         batch = Batch(logp, behaviour_logp_nt, mask_nt, advantages_n, group_size)
         result = self.objective(batch)
         loss, kl = result.loss, None
         if self.reference is not None:
-            kl_tensor = self._kl(prompts, response_nt, logp, mask_nt)
+            kl_tensor = self._kl(prompts, response_nt, logp, mask_nt, group_size)
             loss = loss + self.settings.kl_coef * kl_tensor
             kl = float(kl_tensor.detach())
         lr = self.learning_rate(update)
@@ -100,11 +100,12 @@ class Learner:
         response_nt: torch.Tensor,
         logp: torch.Tensor,
         mask_nt: torch.Tensor,
+        group_size: int,
     ) -> torch.Tensor:
         """k3 estimate of KL(policy || base), nats a token: mean of e^d - d - 1, d = log base - log pi."""
         assert self.reference is not None
         with torch.no_grad():
-            logits = response_logits(self.reference, prompts, response_nt, self.pad_id)
+            logits = response_logits(self.reference, prompts, response_nt, self.pad_id, group_size)
             base_logp, _ = token_logprobs(logits, response_nt, self.temperature)
         d = torch.where(mask_nt, base_logp - logp, 0.0)
         return (torch.exp(d) - d - 1).sum() / mask_nt.sum()

@@ -29,19 +29,45 @@ def positions(attention_mask: torch.Tensor) -> torch.Tensor:
 
 
 def response_logits(
-    model: PreTrainedModel, prompts: Sequence[Sequence[int]], response_nt: torch.Tensor, pad_id: int
+    model: PreTrainedModel,
+    prompts: Sequence[Sequence[int]],
+    response_nt: torch.Tensor,
+    pad_id: int,
+    group_size: int = 1,
 ) -> torch.Tensor:
-    """N x T x V float32 logits that predict each response token (right-padded responses)."""
-    prompt_ids, prompt_mask = left_pad(prompts, pad_id)
+    """N x T x V float32 logits that predict each response token (right-padded responses).
+
+    Adjacent rows of a group have one prompt: it is read once a group, as the sampler reads it.
+    """
+    prompt_ids, mask = left_pad(prompts[::group_size], pad_id)
     # The last response token predicts nothing that is needed.
-    ids = torch.cat([prompt_ids, response_nt[:, :-1]], dim=1)
-    extra = {}
-    if prompt_mask is not None:
-        ones = torch.ones((len(ids), ids.shape[1] - prompt_mask.shape[1]), dtype=torch.long)
-        mask = torch.cat([prompt_mask, ones], dim=1)
-        extra = {"attention_mask": mask, "position_ids": positions(mask)}
-    out = model(input_ids=ids, use_cache=False, logits_to_keep=response_nt.shape[1], **extra)
-    return out.logits.float()
+    ids, width = response_nt[:, :-1], response_nt.shape[1]
+    if group_size == 1 or width == 1:  # in one pass
+        whole = torch.cat([prompt_ids.repeat_interleave(group_size, dim=0), ids], dim=1)
+        extra = _placed(mask, group_size, ids)
+        out = model(input_ids=whole, use_cache=False, logits_to_keep=width, **extra)
+        return out.logits.float()
+    prompt = model(input_ids=prompt_ids, use_cache=True, logits_to_keep=1, **_placed(mask, 1))
+    cache = prompt.past_key_values
+    cache.batch_repeat_interleave(group_size)
+    extra = _placed(mask, group_size, ids)
+    if extra:
+        extra["position_ids"] = extra["position_ids"][:, -ids.shape[1] :]
+    out = model(input_ids=ids, past_key_values=cache, use_cache=True, **extra)
+    first = prompt.logits.repeat_interleave(group_size, dim=0)
+    return torch.cat([first, out.logits], dim=1).float()
+
+
+def _placed(
+    mask: torch.Tensor | None, group_size: int, ids: torch.Tensor | None = None
+) -> dict[str, torch.Tensor]:
+    """Attention mask and positions of left-padded prompts, each repeated, with `ids` after them."""
+    if mask is None:
+        return {}
+    mask = mask.repeat_interleave(group_size, dim=0)
+    if ids is not None:
+        mask = torch.cat([mask, torch.ones_like(ids)], dim=1)
+    return {"attention_mask": mask, "position_ids": positions(mask)}
 
 
 def token_logprobs(

@@ -63,12 +63,13 @@ def _moments(name: str, values: torch.Tensor) -> dict[str, float]:
 def _group(kind: str, value_n: torch.Tensor, group_size: int) -> dict[str, float]:
     value_pg = value_n.view(-1, group_size)
     mass = value_pg.mean(1)
-    ess = [effective_sample_size(group) / group_size for group in value_pg]
+    square_p = (value_pg**2).sum(1)
+    ess_p = torch.where(square_p > 0, value_pg.sum(1) ** 2 / square_p, 0.0) / group_size
     return {
         f"group_{kind}_mass_mean": float(mass.mean()),
         f"group_{kind}_mass_m2": float((mass**2).mean()),
         f"group_{kind}_mass_max": float(mass.max()),
-        f"group_{kind}_ess": sum(ess) / len(ess),
+        f"group_{kind}_ess": float(ess_p.mean()),
     }
 
 
