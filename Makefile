@@ -10,7 +10,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-CORES ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+# nproc answers OMP_NUM_THREADS where that is set, and 1 thread a process is not 1 core.
+CORES ?= $(shell env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 CONFIG ?= config/smoke.yaml
 TORCH_INDEX ?=
 ALLOW_CUDA ?=
