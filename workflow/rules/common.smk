@@ -33,7 +33,11 @@ def check_folders():
     for name in ("data", "models", "results", "logs", ".snakemake"):
         place = next(p for p in [Path(name), Path(".")] if p.exists())
         if not os.access(place, os.W_OK):
-            print(f"driftlaw: {place.resolve()}: cannot be written", file=sys.stderr, flush=True)
+            print(
+                f"driftlaw: {place.resolve()}: cannot be written",
+                file=sys.stderr,
+                flush=True,
+            )
             os._exit(1)
 
 
