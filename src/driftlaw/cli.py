@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from driftlaw.config.load import NOTHING, ConfigError
+from driftlaw.config.load import NOTHING, ConfigError, about
 
 app = typer.Typer(
     help="How stale may your rollouts be? Asynchronous GRPO, its estimators and its collapse.",
@@ -167,8 +167,9 @@ def data(
     from driftlaw.tasks.prepare import prepare
     from driftlaw.training.run_folder import RunFolder
 
-    run = load_study(config).with_id("data", data_id)
-    with RunFolder(out).locked(_say):
+    study = load_study(config)
+    run = study.with_id("data", data_id)
+    with about(study.where), RunFolder(out).locked(_say):
         manifest = prepare(run.settings.task, out)
     _say(
         f"{out}: {manifest['train_prompts']} training, {manifest['heldout_prompts']} held-out prompts"
@@ -188,10 +189,12 @@ def base(
 ) -> None:
     """Make a base policy with room to improve; an ordinary Hugging Face folder and a manifest."""
     from driftlaw.config.study import load_study
-    from driftlaw.training.train import prepare_base
+    from driftlaw.training.train import prepare_base, prepare_data
 
-    run = load_study(config).with_id("base", base_id)
-    manifest = prepare_base(run, data_dir, out, _say)
+    study = load_study(config)
+    run = study.with_id("base", base_id)
+    with about(study.where):
+        manifest = prepare_base(run, prepare_data(run, data_dir, _say), out, _say)
     _say(f"{out}: held-out pass rate {manifest['pass_rate']:.3f}")
 
 
@@ -239,7 +242,8 @@ def train(
     from driftlaw.training.train import train as train_run
 
     try:
-        with progress_bar(run.run_id, run.settings.learner.updates, _say) as (say, tick):
+        progress = progress_bar(run.run_id, run.settings.learner.updates, _say)
+        with about(study.where), progress as (say, tick):
             train_run(
                 run,
                 study.name,

@@ -11,10 +11,19 @@ from jsonschema import Draft202012Validator
 from driftlaw.config import reference
 from driftlaw.config.cost import parameters, run_seconds
 from driftlaw.config.settings import ModelSettings
-from driftlaw.config.study import load_study
+from driftlaw.config.study import Run, load_study
+from driftlaw.models.base import make_base
 from driftlaw.models.tiny import build_model, build_tokenizer
+from driftlaw.tasks.prepare import prepare
 
 from ..commands import ROOT, driftlaw
+
+SMALL_BASE = """\
+task: { name: running_sum, level: 1, train_prompts: 60, heldout_prompts: 16 }
+model: { layers: 1, hidden_size: 32, intermediate_size: 32, heads: 2, kv_heads: 1 }
+base: { clean_updates: 200, noisy_updates: 200, batch: 64, lr: 1.0e-2, noise: 0.5,
+        pass_rate_target: 0.05, pass_rate_low: 0, pass_rate_high: 1 }
+"""
 
 
 @pytest.mark.parametrize(
@@ -119,3 +128,24 @@ def test_the_content_of_a_task_file_is_part_of_the_identity(tmp_path: Path) -> N
         run = load_study(tmp_path / "s.yaml").runs[0]
         names.append((run.data_id, run.run_id))
     assert names[0][0] != names[1][0] and names[0][1] != names[1][1]
+
+
+def test_a_base_policy_has_one_name_and_one_content(tmp_path: Path) -> None:
+    """What a study evaluates with changes neither the base's name nor its bytes; threads change both."""
+
+    def run(text: str) -> Run:
+        path = tmp_path / "s.yaml"
+        path.write_text(f"study: s\n{SMALL_BASE}{text}")
+        return load_study(path).runs[0]
+
+    plain = run("evaluation: { prompts: 8 }\n")
+    other = run("evaluation: { prompts: 8, n: 7, temperature: 0.5, seed: 9 }\n")
+    assert plain.base_id == other.base_id and plain.run_id != other.run_id
+    assert run("evaluation: { prompts: 8 }\nlearner: { threads: 2 }\n").base_id != plain.base_id
+    prepare(plain.settings.task, tmp_path / "data")
+    made = [
+        make_base(r.settings, tmp_path / "data", tmp_path / f"base{i}", lambda _: None)
+        for i, r in enumerate((plain, other))
+    ]
+    assert 0 < made[0]["noisy_updates"] < 200
+    assert made[0] == made[1]

@@ -155,6 +155,21 @@ WRONG = [
         "chain_sum",
     ),
     Wrong(
+        "options that the data set refuses",
+        {"task": {"name": "reasoning_gym", "dataset": "chain_sum", "options": {"min_term": 2}}}
+        | NO_GRID,
+        "task.options",
+        '{"min_term": 2}',
+        "chain_sum says:",
+    ),
+    Wrong(
+        "model too short",
+        {"model": {"max_position": 16}, "rollout": {"max_tokens": 14}},
+        "model.max_position",
+        "16",
+        "must be at least 18",
+    ),
+    Wrong(
         "unknown objective",
         {"objective": {"name": "ppo"}},
         "objective.name",

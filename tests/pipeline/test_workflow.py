@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -194,63 +195,58 @@ def test_a_failed_run_does_not_stop_the_others_and_the_report_says_so(
     assert planned(snakemake("-n", "--configfile", "study.yaml", cwd=tmp_path))["train"] == 1
 
 
-def test_a_read_only_results_folder_is_one_line(finished: Path, tmp_path: Path) -> None:
-    write_study(tmp_path)
-    (tmp_path / "results").mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(tmp_path / "results")],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("needs the right to mount a read-only file system")
+@contextlib.contextmanager
+def mounted(folder: Path, options: str) -> Iterator[None]:
+    """A small file system of its own at `folder`; skips where that needs a right we lack."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a file system")
     try:
-        run_id = load_study(tmp_path / "study.yaml").runs[0].run_id
-        inputs = (
-            "--data-dir",
-            next((finished / "data").iterdir()),
-            "--base-dir",
-            next((finished / "models").iterdir()),
-        )
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def train_words(finished: Path, study: Path, out: Path) -> tuple[str, list[object]]:
+    """(run, command line) that trains the first run of a study with the finished study's inputs."""
+    run_id = load_study(study).runs[0].run_id
+    data, base = (next((finished / name).iterdir()) for name in ("data", "models"))
+    words = [
+        "train",
+        "-c",
+        study,
+        "--run",
+        run_id,
+        "-o",
+        out,
+        "--data-dir",
+        data,
+        "--base-dir",
+        base,
+    ]
+    return run_id, words
+
+
+def test_a_read_only_results_folder_is_one_line(finished: Path, tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    _, words = train_words(finished, study, tmp_path / "results/run")
+    with mounted(tmp_path / "results", "ro,size=1m"):
         for done in (
             snakemake("-c1", "--configfile", "study.yaml", cwd=tmp_path),
-            driftlaw(
-                "train",
-                "-c",
-                "study.yaml",
-                "--run",
-                run_id,
-                "-o",
-                "results/run",
-                *inputs,
-                cwd=tmp_path,
-            ),
+            driftlaw(*words, cwd=tmp_path),
         ):
             assert done.returncode == 1
             assert len(done.stderr.strip().splitlines()) == 1, done.stderr
-            assert "results" in done.stderr and (
-                "read-only" in done.stderr or "cannot be written" in done.stderr
-            )
-    finally:
-        subprocess.run(["umount", str(tmp_path / "results")], check=True)
+            assert "results" in done.stderr
+            assert "read-only" in done.stderr or "cannot be written" in done.stderr
 
 
 def test_a_full_disk_is_one_line_and_the_next_call_goes_on(finished: Path, tmp_path: Path) -> None:
-    write_study(tmp_path)
+    study = write_study(tmp_path)
     out = tmp_path / "out"
-    out.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(out)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("needs the right to mount a small file system")
-    try:
-        run_id = load_study(tmp_path / "study.yaml").runs[0].run_id
-        inputs = (
-            "--data-dir",
-            next((finished / "data").iterdir()),
-            "--base-dir",
-            next((finished / "models").iterdir()),
-        )
-        words = ("train", "-c", "study.yaml", "--run", run_id, "-o", out / "run", *inputs)
+    run_id, words = train_words(finished, study, out / "run")
+    with mounted(out, "size=300k"):
         done = driftlaw(*words, cwd=tmp_path)
         assert done.returncode == 1
         last = done.stderr.strip().splitlines()[-1]
@@ -260,8 +256,6 @@ def test_a_full_disk_is_one_line_and_the_next_call_goes_on(finished: Path, tmp_p
         assert driftlaw(*words, cwd=tmp_path).returncode == 0
         manifest = json.loads((out / "run/manifest.json").read_text())
         assert manifest["hashes"] == manifests(finished)[run_id]["hashes"]
-    finally:
-        subprocess.run(["umount", str(out)], check=True)
 
 
 def test_a_thousand_runs_are_a_thousand_train_jobs(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import yaml
 
 from driftlaw.config.load import merge, nested
 from driftlaw.config.study import Run, load_study
+from driftlaw.files import read_table
 from driftlaw.models.base import make_base
 from driftlaw.tasks.prepare import prepare
 from driftlaw.training.train import train
@@ -80,10 +81,34 @@ class _Same:
 
 
 def finish(run: Run, out: Path, **options: Any) -> dict[str, Any]:
-    """Train a run in this process to its end; the manifest."""
+    """Train a run in this process to its end; the manifest. Checks that the ledger closes."""
     data_dir, base_dir = inputs_of(run)
     options.setdefault("say", lambda _: None)
-    return train(run, "small", out, data_dir=data_dir, base_dir=base_dir, **options)
+    manifest = train(run, "small", out, data_dir=data_dir, base_dir=base_dir, **options)
+    check_ledger_closes(run, out, manifest)
+    return manifest
+
+
+def check_ledger_closes(run: Run, out: Path, manifest: dict[str, Any]) -> None:
+    """Generated = consumed + pending, and every sample of every update is consumed exactly once."""
+    s, counts = run.settings, manifest["samples"]
+    assert counts["generated"] == counts["consumed"] + counts["pending"]
+    updates = read_table(out / "ledger.parquet")["update"].to_pylist()
+    assert updates == list(range(len(updates)))
+    assert counts["consumed"] == len(updates) * s.rollout.prompts * s.rollout.group_size
+    if manifest["status"] == "stable":
+        assert counts["pending"] == 0 and len(updates) == s.learner.updates
+    if s.rollout.keep_samples:
+        table = read_table(out / "samples.parquet")
+        keys = list(
+            zip(*(table[c].to_pylist() for c in ("update", "place", "sample")), strict=True)
+        )
+        assert sorted(keys) == [
+            (t, p, j)
+            for t in updates
+            for p in range(s.rollout.prompts)
+            for j in range(s.rollout.group_size)
+        ]
 
 
 def output_bytes(out: Path) -> dict[str, bytes]:
@@ -100,7 +125,7 @@ def killed_child(run: Run, out: Path, arm: Callable[[], None]) -> bool:
             arm()
             finish(run, out)
             os._exit(0)
-        except BaseException:
+        except BaseException:  # whatever it is, the child must not return into pytest
             import traceback
 
             traceback.print_exc()

@@ -90,7 +90,12 @@ def _check_sizes(s: RunSettings, refuse: Any) -> None:
             allowed = "must be at least 1 for a model built from scratch"
             refuse("base.clean_updates", b.clean_updates, allowed)
     if isinstance(s.task, RunningSumTask):
-        from driftlaw.tasks.running_sum import LEVELS, prompt_space, response_tokens
+        from driftlaw.tasks.running_sum import (
+            LEVELS,
+            problem,
+            prompt_space,
+            response_tokens,
+        )
 
         terms, digits = LEVELS[s.task.level]
         space = prompt_space(s.task.level)
@@ -101,6 +106,13 @@ def _check_sizes(s: RunSettings, refuse: Any) -> None:
                 f"all prompts of {terms} terms of {digits} digit(s)"
             )
             refuse("task.train_prompts", s.task.train_prompts, allowed)
+        longest = len(problem(s.task.level, 0).prompt) + s.rollout.max_tokens
+        if s.model.path is None and longest > s.model.max_position:
+            refuse(
+                "model.max_position",
+                s.model.max_position,
+                f"must be at least {longest}, prompt and response",
+            )
         need = response_tokens(s.task.level)
         if s.rollout.max_tokens < need:
             allowed = f"must be at least {need}, the answer of running_sum level {s.task.level}"
@@ -128,6 +140,10 @@ def _check_files(s: RunSettings, refuse: Any) -> None:
         problem_text = _gym_problem(s.task.dataset)
         if problem_text:
             refuse("task.dataset", s.task.dataset, problem_text)
+        if s.task.options:
+            problem_text = _gym_options_problem(s.task.model_dump_json())
+            if problem_text:
+                refuse("task.options", s.task.options, problem_text)
 
 
 def _stamp(path: str) -> int:
@@ -175,3 +191,15 @@ def _gym_problem(dataset: str) -> str | None:
         return "needs the package reasoning-gym"
     close = ", ".join(difflib.get_close_matches(dataset, sorted(names), n=3, cutoff=0.3))
     return f"must be one of reasoning-gym's {len(names)} data sets (close: {close})"
+
+
+@functools.lru_cache(maxsize=16)
+def _gym_options_problem(task: str) -> str | None:
+    """What the data set itself says of its options; imports reasoning-gym, so only if there are any."""
+    from driftlaw.tasks.reasoning_gym import ReasoningGym
+
+    try:
+        ReasoningGym(ReasoningGymTask.model_validate_json(task))
+    except ConfigError as error:
+        return error.allowed
+    return None

@@ -6,9 +6,10 @@ greater than 0`. The command line prints that line and leaves with exit code 2.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,17 @@ def show(value: Any) -> str:
     """A value on one short line."""
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+@contextlib.contextmanager
+def about(where: str) -> Iterator[None]:
+    """Name the study file in a ConfigError of code that knows the settings but not their file."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.where:
+            raise
+        raise ConfigError(where, error.key, error.value, error.allowed) from None
 
 
 class _Loader(yaml.SafeLoader):

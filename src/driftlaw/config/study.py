@@ -202,12 +202,13 @@ def _base_identity(settings: RunSettings) -> dict[str, Any]:
     model = settings.model.model_dump(mode="json")
     if settings.model.path:
         model = {"content": content_hash(Path(settings.model.path))}
-    # Updates needed to reach the pass rate are measured with the study's own response length.
+    # The pass rate that ends the noisy phase is measured with the study's own response length.
     return {
         "task": _task_identity(settings),
         "model": model,
         "base": settings.base.model_dump(mode="json"),
         "max_tokens": settings.rollout.max_tokens,
+        "threads": settings.learner.threads,
     }
 
 

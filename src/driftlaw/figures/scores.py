@@ -19,7 +19,6 @@ import pandas as pd
 from scipy.stats import t as student_t
 
 LEVEL = 0.90
-CELL = ["method", "delay", "interval", "lr"]
 
 
 @dataclass(frozen=True)

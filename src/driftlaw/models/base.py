@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from driftlaw.config.settings import BaseSettings, RunSettings
+from driftlaw.config.settings import BaseSettings, EvaluationSettings, RunSettings
 from driftlaw.config.study import content_hash
 from driftlaw.evaluation.heldout import Evaluation, evaluate
 from driftlaw.files import remove, replacing, write_json
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
+# The base's own yardstick, whatever a study evaluates with: it decides when the noisy phase ends, so a
+# base policy would else depend on settings that are not part of its identity.
+YARDSTICK = EvaluationSettings(n=4, k=1, temperature=1.0, top_p=1.0, seed=1)
 CHECK_EVERY = 10  # noisy updates between looks at the pass rate
 NOISY_LR_SHARE = 0.1  # the noisy phase's constant lr, as a share of the clean phase's peak
 
@@ -105,21 +108,20 @@ def held_out_score(
     settings: RunSettings,
     update: int,
 ) -> Evaluation:
-    """The study's own evaluation, over all held-out prompts."""
+    """The yardstick's score over all held-out prompts."""
     from driftlaw.rollout.torch_engine import TorchEngine
 
-    e = settings.evaluation
     engine = TorchEngine(
         model,
         pad_id=text.pad_id,
         eos_id=text.eos_id,
         max_tokens=settings.rollout.max_tokens,
-        temperature=e.temperature,
-        top_p=e.top_p,
+        temperature=YARDSTICK.temperature,
+        top_p=YARDSTICK.top_p,
         version=update,
     )
     ids = [text.encode(p.prompt) for p in heldout]
-    return evaluate(engine, update, heldout, ids, task, text.decode, e)
+    return evaluate(engine, update, heldout, ids, task, text.decode, YARDSTICK)
 
 
 def _tokenizer(settings: RunSettings) -> Any:

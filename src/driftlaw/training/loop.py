@@ -126,13 +126,18 @@ class Loop:
         return self._ended(event.update, self._why(event))
 
     def _not_finite(self, what: str) -> Outcome:
-        """A collapse at this update, unless the rule has seen one before."""
+        """A collapse at this update, unless the rule has seen one before.
+
+        No checkpoint: nothing can go on from here, and a start after a kill must go through the event
+        again, from the last healthy checkpoint, to end the same.
+        """
         event, done = self._collapse(), self.state.updates
         reason = f"{what} at update {done}"
+        self._write_parts(done + 1)  # past every checkpoint: such a start drops them
         if event is not None:
-            return self._ended(event.update, f"{self._why(event)}; then {reason}")
+            return Outcome(done, event.update, f"{self._why(event)}; then {reason}")
         # Collapse times are positive: a run that is not finite at once collapsed in its first update.
-        return self._ended(max(1, done), reason)
+        return Outcome(done, max(1, done), reason)
 
     def _why(self, event: CollapseEvent) -> str:
         return (
@@ -266,8 +271,7 @@ class Loop:
         state = self.state
         if state.updates == self.saved_at and not any(self.rows.values()):
             return
-        for name, part in self.rows.items():
-            self.folder.write_part(name, self.saved_at, state.updates, part)
+        self._write_parts(state.updates)
         pending: dict[str, torch.Tensor] = {}
         for cohort in state.queue.values():
             pending |= cohort.tensors()
@@ -290,6 +294,10 @@ class Loop:
         )
         self.saved_at = state.updates
         self._clear_rows()
+
+    def _write_parts(self, last: int) -> None:
+        for name, part in self.rows.items():
+            self.folder.write_part(name, self.saved_at, last, part)
 
     def _restore(self) -> None:
         found = checkpoint.load(self.folder.checkpoints, self.learner.model, self.learner.optimizer)

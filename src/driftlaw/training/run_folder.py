@@ -87,6 +87,11 @@ class RunFolder:
         path = self.parts / f"{name}-{first:08d}-{last:08d}.parquet"
         write_table(path, ledger.table(name, rows))
 
+    def forget_progress(self) -> None:
+        """Delete what only a run that goes on needs."""
+        for name in ("checkpoints", "parts", "progress.json"):
+            remove(self.path / name)
+
     def join_parts(self) -> None:
         """Write the whole tables; the same bytes however many parts there were."""
         import pyarrow as pa

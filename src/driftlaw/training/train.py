@@ -52,6 +52,8 @@ def train(
         target = horizon if stop_at is None else min(stop_at, horizon)
         ended = folder.manifest()
         if ended is not None and not _goes_on(ended, target):
+            if ended["status"] != "censored":
+                folder.forget_progress()  # a kill right after the manifest left it
             say(f"{out}: has ended as {ended['status']} ({ended['reason']})")
             return ended
         remove(out / "manifest.json")
@@ -150,10 +152,10 @@ def _train(
         },
     }
     write_json(folder.path / "manifest.json", manifest)
-    if ended != "censored":  # a censored run may go on from its checkpoint
-        remove(folder.checkpoints)
-        remove(folder.parts)
-    remove(folder.path / "progress.json")
+    if ended == "censored":  # it may go on from its checkpoint
+        remove(folder.path / "progress.json")
+    else:
+        folder.forget_progress()
     say(f"{run.run_id}: {ended}: {manifest['reason']}")
     return manifest
 
@@ -162,36 +164,36 @@ def prepare_inputs(
     run: Run, data_dir: Path | None, base_dir: Path | None, say: Say
 ) -> tuple[Path, Path]:
     """Folders of the run's prompt set and base policy, made in their usual place where missing."""
-    from driftlaw.tasks.prepare import prepare
-
-    data = data_dir or layout.data_dir(run.data_id)
-    base = base_dir or layout.base_dir(run.base_id)
-    for folder, key in ((data_dir, "--data-dir"), (base_dir, "--base-dir")):
-        if folder is not None and not (folder / "manifest.json").exists():
-            raise ConfigError(str(folder), key, str(folder), "holds no manifest.json")
-    with RunFolder(data).locked(say):
-        if not (data / "manifest.json").exists():
-            say(f"preparing prompts in {data}")
-            prepare(run.settings.task, data)
+    data, base = prepare_data(run, data_dir, say), base_dir or layout.base_dir(run.base_id)
+    if base_dir is not None and not (base_dir / "manifest.json").exists():
+        raise ConfigError("", "--base-dir", str(base_dir), "holds no manifest.json")
     prepare_base(run, data, base, say)
     return data, base
 
 
-def prepare_base(run: Run, data_dir: Path | None, out: Path, say: Say) -> dict[str, Any]:
-    """The manifest of the base policy in `out`, made there if it is missing."""
-    from driftlaw.models.base import make_base
+def prepare_data(run: Run, given: Path | None, say: Say) -> Path:
+    """The given prompt set, or the run's own in its usual place, made there if it is missing."""
     from driftlaw.tasks.prepare import prepare
 
-    data = data_dir or layout.data_dir(run.data_id)
-    if not (data / "manifest.json").exists():
-        if data_dir is not None:
-            raise ConfigError("", "--data-dir", str(data_dir), "holds no manifest.json")
-        prepare(run.settings.task, data)
+    data = given or layout.data_dir(run.data_id)
+    if given is not None and not (given / "manifest.json").exists():
+        raise ConfigError("", "--data-dir", str(given), "holds no manifest.json")
+    with RunFolder(data).locked(say):
+        if not (data / "manifest.json").exists():
+            say(f"preparing prompts in {data}")
+            prepare(run.settings.task, data)
+    return data
+
+
+def prepare_base(run: Run, data_dir: Path, out: Path, say: Say) -> dict[str, Any]:
+    """The manifest of the base policy in `out`, made there if it is missing."""
+    from driftlaw.models.base import make_base
+
     with RunFolder(out).locked(say):
         if (out / "manifest.json").exists():
             return dict(read_json(out / "manifest.json"))
         say(f"making the base policy in {out}")
-        return make_base(run.settings, data, out, say)
+        return make_base(run.settings, data_dir, out, say)
 
 
 def _build_loop(
