@@ -5,13 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftlaw.config.settings import AdvantageSettings
 from driftlaw.training.cohorts import advantages
 
 
 def advantage(rewards, group_size, normalise="std", delta=1e-4):
-    chosen = AdvantageSettings(normalise=normalise, delta=delta)
-    return advantages(np.array(rewards, dtype=float), group_size, chosen)
+    return advantages(np.array(rewards, dtype=float), group_size, normalise, delta)
 
 
 # (1, 0, 0, 0): mean 1/4, population variance 3/16, std sqrt(3)/4.
@@ -39,7 +37,7 @@ def test_mean_and_none():
 
 def test_none_is_a_copy():
     rewards = np.array([0.5, 1.0])
-    advantages(rewards, 2, AdvantageSettings(normalise="none"))[0] = 7.0
+    advantages(rewards, 2, "none", 1e-4)[0] = 7.0
     assert rewards.tolist() == [0.5, 1.0]
 
 

@@ -123,7 +123,9 @@ def plain_synchronous_loop(run: Run) -> tuple[bytes, list[dict[str, object]]]:
         top_p=1.0,
     )
     loss = objectives.get(s.objective.name, l_max=s.rollout.max_tokens)
-    learner = Learner(model, loss, s.learner, temperature=1.0, pad_id=text.pad_id, reference=None)
+    learner = Learner(
+        model, loss, s.learner, s.controller, temperature=1.0, pad_id=text.pad_id, reference=None
+    )
     rows: list[dict[str, object]] = []
     for t in range(s.learner.updates):
         engine.version = t
@@ -131,7 +133,7 @@ def plain_synchronous_loop(run: Run) -> tuple[bytes, list[dict[str, object]]]:
             engine, t, t, s.seed, s.rollout, problems, ids, text.pad_id
         )
         cohort = grade_cohort(t, chosen, samples, text.decode(samples), problems, task)
-        advantage = advantages(cohort.reward, s.rollout.group_size, s.advantage)
+        advantage = advantages(cohort.reward, s.rollout.group_size, "std", s.advantage.delta)
         record = learner.update(
             t,
             [ids[i] for i in chosen],

@@ -53,11 +53,12 @@ def _check_objective(s: RunSettings, refuse: Any) -> None:
             f"must be 1 with {o.name}, whose analysis needs E[ratio] = 1 "
             "(or set rollout.allow_truncated_support: true)",
         )
-    if s.rollout.group_size < 2 and s.advantage.normalise != "none":
+    normalise = s.advantage.normalise or entry.advantage
+    if s.rollout.group_size < 2 and normalise != "none":
         refuse(
             "rollout.group_size",
             s.rollout.group_size,
-            f"must be at least 2 with advantage.normalise: {s.advantage.normalise}, "
+            f"must be at least 2 with advantage.normalise: {normalise}, "
             "since a group of one has advantage 0",
         )
 

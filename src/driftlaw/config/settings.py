@@ -148,14 +148,39 @@ class ObjectiveSettings(Section):
 
     name: StrictStr = Field("gmc", description="Name of the objective.")
     eps: Real | None = Field(
-        None, ge=0, le=100, description="Clip radius or mass slack epsilon, a ratio (default 0.2)."
+        None,
+        ge=0,
+        le=100,
+        description="Cap slack epsilon, or both clip radii, a ratio (default: the objective's, mostly 0.2).",
     )
-    eps_low: Real | None = Field(None, ge=0, le=1, description="Lower clip radius (default `eps`).")
+    eps_low: Real | None = Field(
+        None, ge=0, le=1, description="Lower clip radius (default `eps`, else the objective's)."
+    )
     eps_high: Real | None = Field(
-        None, ge=0, le=100, description="Upper clip radius (default `eps`)."
+        None, ge=0, le=100, description="Upper clip radius (default `eps`, else the objective's)."
+    )
+    cap: Real | None = Field(
+        None, ge=0, le=1e6, description="Largest token weight (cispo 5, tis 2, decoupled_ppo 5)."
+    )
+    alpha: Real | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="decoupled_ppo: log pi_prox = log mu + alpha (log pi - log mu) (default 0.5).",
+    )
+    m2_threshold: Real | None = Field(
+        None,
+        ge=0,
+        le=1e4,
+        description="m2po: largest mean square log-ratio, nats^2 (default 0.04).",
+    )
+    through_gradient: StrictBool | None = Field(
+        None, description="gmc: differentiate through the capped weights (default false)."
     )
     length_norm: Literal["sequence", "constant", "token"] | None = Field(
-        None, description="Weight of a response's log-probability: 1/|y|, 1/l_max, or P*G/sum|y|."
+        None,
+        description="Weight of a response's log-probability: 1/|y|, 1/l_max, or P*G/sum|y| (default: "
+        "the objective's; gspo and gepo have their own).",
     )
     l_max: Int | None = Field(
         None, ge=1, description="Length of `constant`, tokens (default `rollout.max_tokens`)."
@@ -168,8 +193,10 @@ class ObjectiveSettings(Section):
 class AdvantageSettings(Section):
     """How rewards of a group become advantages; a group of equal rewards has advantage 0."""
 
-    normalise: Literal["std", "mean", "none"] = Field(
-        "std", description="`std`: (R - mean)/(std + delta); `mean`: R - mean; `none`: R itself."
+    normalise: Literal["std", "mean", "none"] | None = Field(
+        None,
+        description="`std`: (R - mean)/(std + delta); `mean`: R - mean; `none`: R itself; null: the "
+        "objective's own, `mean` for dr_grpo and `std` for all others.",
     )
     delta: Real = Field(1e-4, ge=0, le=1, description="Added to the population standard deviation.")
 
@@ -199,6 +226,23 @@ class LearnerSettings(Section):
         25, ge=1, description="Updates between checkpoints. Not part of a run's identity."
     )
     threads: Int = Field(1, ge=1, le=256, description="CPU threads of a run; bits depend on it.")
+
+
+class ControllerSettings(Section):
+    """What watches the updates and holds them back (`driftlaw.learner.controllers`)."""
+
+    name: Literal["none", "ess_lr", "gac"] = Field(
+        "none",
+        description="`ess_lr`: lr times sqrt(ESS/N) of the trajectory ratios; `gac`: the part of a "
+        "gradient that repeats the one before is reduced; `none`.",
+    )
+    max_cosine: Real = Field(
+        0.3, ge=0, lt=1, description="gac: largest cosine left between consecutive gradients."
+    )
+    watch_cosine: StrictBool = Field(
+        True,
+        description="Record that cosine in the ledger; keeps one gradient in memory and checkpoints.",
+    )
 
 
 class RolloutSettings(Section):
@@ -272,6 +316,7 @@ class Sections(Section):
     advantage: AdvantageSettings = Field(default_factory=AdvantageSettings)
     schedule: ScheduleSettings = Field(default_factory=ScheduleSettings)
     learner: LearnerSettings = Field(default_factory=LearnerSettings)
+    controller: ControllerSettings = Field(default_factory=ControllerSettings)
     rollout: RolloutSettings = Field(default_factory=RolloutSettings)
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
     collapse: CollapseSettings = Field(default_factory=CollapseSettings)

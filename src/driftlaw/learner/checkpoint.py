@@ -3,6 +3,7 @@
     checkpoints/00000025/state.json            counters and small state
                          model.safetensors      weights
                          optimizer.safetensors  AdamW's step and moments, by parameter name
+                         gradient.safetensors   the last gradient, where the controller looks at it
                          pending.safetensors    batches sampled but not yet consumed
 
 A checkpoint is written under another name, forced to disk and renamed; the two newest are kept.
@@ -35,6 +36,7 @@ class Checkpoint:
     updates: int
     state: dict[str, Any]
     pending: dict[str, torch.Tensor]
+    gradient: list[torch.Tensor] | None
 
 
 def save(
@@ -43,6 +45,7 @@ def save(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     pending: dict[str, torch.Tensor],
+    gradient: list[torch.Tensor] | None,
     state: dict[str, Any],
 ) -> None:
     """Write checkpoint number `updates`; older ones but the last are deleted after it is complete."""
@@ -52,6 +55,8 @@ def save(
         save_file(_owned(dict(model.state_dict())), temporary / "model.safetensors")
         save_file(_owned(_moments(model, optimizer)), temporary / "optimizer.safetensors")
         save_file(_owned(pending), temporary / "pending.safetensors")
+        by_place = {f"{i:05d}": g for i, g in enumerate(gradient or [])}
+        save_file(_owned(by_place), temporary / "gradient.safetensors")
         text = json.dumps({"updates": updates, **state}, sort_keys=True)
         (temporary / "state.json").write_text(text, encoding="utf-8")
     for old in list(_complete(folder))[:-KEPT]:
@@ -72,7 +77,13 @@ def load(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Ch
                 key: moments[f"{name}/{key}"] for key in ("step", "exp_avg", "exp_avg_sq")
             }
     state = read_json(newest / "state.json")
-    return Checkpoint(state.pop("updates"), state, load_file(newest / "pending.safetensors"))
+    gradient = load_file(newest / "gradient.safetensors")
+    return Checkpoint(
+        state.pop("updates"),
+        state,
+        load_file(newest / "pending.safetensors"),
+        [gradient[place] for place in sorted(gradient)] or None,
+    )
 
 
 def clear(folder: Path) -> None:

@@ -18,8 +18,10 @@ class Batch:
     mask            N x T  bool, true on the response's tokens (end-of-text included)
     advantages      N      given, never renormalised here
     group_size      G      N is a multiple of it
+    prox_logp       N x T  log pi_prox(token) of a proximal policy, or None; only `decoupled_ppo` reads it
 
-    Values where `mask` is false are never read. Raises ValueError on shapes that do not fit.
+    Log-probabilities in half precision are widened to float32 before any arithmetic. Values where
+    `mask` is false are never read. Raises ValueError on shapes that do not fit.
     """
 
     logp: torch.Tensor
@@ -27,6 +29,7 @@ class Batch:
     mask: torch.Tensor
     advantages: torch.Tensor
     group_size: int
+    prox_logp: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
         if (
@@ -34,6 +37,8 @@ class Batch:
             or not self.logp.shape == self.behaviour_logp.shape == self.mask.shape
         ):
             raise ValueError("Batch: logp, behaviour_logp and mask must all be N x T")
+        if self.prox_logp is not None and self.prox_logp.shape != self.logp.shape:
+            raise ValueError("Batch: prox_logp must be N x T like logp")
         n = self.logp.shape[0]
         if tuple(self.advantages.shape) != (n,):
             raise ValueError(f"Batch: advantages must have shape ({n},)")
@@ -47,7 +52,9 @@ class Result:
 
     loss     scalar tensor with gradient
     weights  N x T, detached: the factor on A_i * n_i * grad log pi(y_it) in the loss's negative
-             gradient; 0 where a clip, mask or clamp stops the gradient, and on padding
+             gradient; 0 where a clip, mask or clamp stops the gradient, and on padding (n_i is the
+             factor of the objective's length normalisation; 1/|y_i| for gspo and gepo). The one
+             exception is `gmc` with through_gradient, whose weights are the capped w_i themselves
     raw      N x T, detached: the same before any clip, mask or cap (the token's or the trajectory's
              ratio); 0 on padding
     metrics  plain numbers, all of them described in `driftlaw.training.ledger`

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from driftlaw.config.settings import AdvantageSettings, RolloutSettings
+from driftlaw.config.settings import RolloutSettings
 from driftlaw.rollout.protocol import Engine, Samples, join
 from driftlaw.streams import PROMPT_ORDER, ROLLOUT, generator
 from driftlaw.tasks import Problem, Task
@@ -134,7 +134,7 @@ def grade_cohort(
 
 
 def advantages(
-    reward_n: NDArray[np.float64], group_size: int, settings: AdvantageSettings
+    reward_n: NDArray[np.float64], group_size: int, normalise: str, delta: float
 ) -> NDArray[np.float64]:
     """A_i from the rewards of each group: (R - mean)/(std + delta), R - mean, or R.
 
@@ -142,11 +142,11 @@ def advantages(
     (method.md section 1 [choice])
     """
     reward_pg = reward_n.reshape(-1, group_size)
-    if settings.normalise == "none":
+    if normalise == "none":
         return reward_n.copy()
     centred = reward_pg - reward_pg.mean(axis=1, keepdims=True)
     # Equal rewards: a rounding residue of the mean must not be blown up by a small deviation.
     equal = (reward_pg == reward_pg[:, :1]).all(axis=1, keepdims=True)
-    if settings.normalise == "std":
-        centred = centred / (reward_pg.std(axis=1, keepdims=True) + settings.delta + equal)
+    if normalise == "std":
+        centred = centred / (reward_pg.std(axis=1, keepdims=True) + delta + equal)
     return np.where(equal, 0.0, centred).reshape(-1)

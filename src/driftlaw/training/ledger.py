@@ -62,9 +62,16 @@ LEDGER: tuple[Column, ...] = (
     Column("lag_mean", "double", "updates", "Mean lag of the batch's samples."),
     Column("lag_max", "int64", "updates", "Largest lag of the batch's samples."),
     Column("lr", "double", "1/update", "Learning rate applied."),
+    Column("lr_factor", "double", "1", "What the controller multiplied the learning rate by."),
     Column("applied", "bool", "", "False: a non-finite loss or gradient stopped the update."),
     Column("loss", "double", "1", "Value of the loss (objective and KL term)."),
-    Column("grad_norm", "double", "1", "Gradient norm before clipping."),
+    Column("grad_norm", "double", "1", "Gradient norm before controller and clipping."),
+    Column(
+        "grad_cosine",
+        "double",
+        "1",
+        "Cosine with the gradient of the update before; null for the first one and when not watched.",
+    ),
     Column("entropy", "double", "nats/token", "Mean entropy of the learner's policy on the batch."),
     Column(
         "kl_behaviour", "double", "nats/token", "Mean of log mu - log pi on the sampled tokens."

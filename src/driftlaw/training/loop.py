@@ -24,7 +24,7 @@ from driftlaw.laws.collapse import CollapseEvent, CollapseRule, find_collapse
 from driftlaw.learner import checkpoint
 from driftlaw.learner.update import Learner
 from driftlaw.models.text import Text
-from driftlaw.objectives.catalog import CLAMP
+from driftlaw.objectives.catalog import CATALOG, CLAMP
 from driftlaw.rollout.protocol import NonFinitePolicy
 from driftlaw.rollout.torch_engine import TorchEngine
 from driftlaw.schedule import Schedule
@@ -89,7 +89,8 @@ class Loop:
         self.schedule = Schedule(settings.schedule.delay, settings.schedule.interval)
         c = settings.collapse
         self.rule = CollapseRule(c.fraction, c.floor, c.consecutive)
-        # null in the settings is the objectives' default.
+        # null in the settings is the objective's default.
+        self.normalise = settings.advantage.normalise or CATALOG[settings.objective.name].advantage
         self.clamp = settings.objective.clamp or float(CLAMP.default or 0)
         self.state = _State()
         self.rows: dict[str, list[Mapping[str, Any]]] = {}
@@ -158,7 +159,9 @@ class Loop:
         started = time.perf_counter()
         cohort = state.queue.pop(t)
         assert cohort.update == t and cohort.version == self.schedule.version(t)
-        advantage_n = advantages(cohort.reward, settings.rollout.group_size, settings.advantage)
+        advantage_n = advantages(
+            cohort.reward, settings.rollout.group_size, self.normalise, settings.advantage.delta
+        )
         record = self.learner.update(
             t,
             [world.train_ids[i] for i in cohort.problem],
@@ -281,6 +284,7 @@ class Loop:
             self.learner.model,
             self.learner.optimizer,
             pending,
+            self.learner.previous_gradient,
             {
                 "generated": state.generated,
                 "consumed": state.consumed,
@@ -307,6 +311,7 @@ class Loop:
             cohorts = {t: Cohort.from_tensors(found.pending, t) for t in queue}
             self.state = _State(updates=found.updates, queue=cohorts, **found.state)
             self.state.resumed += 1
+            self.learner.previous_gradient = found.gradient
             self.saved_at = found.updates
             self.engine.version = self.evaluator.version = found.updates
             self.say(f"resumed with {found.updates} updates done")

@@ -236,6 +236,7 @@ def _build_loop(
         model,
         objectives.get(settings.objective.name, **objective_parameters(settings)),
         settings.learner,
+        settings.controller,
         temperature=settings.rollout.temperature,
         pad_id=text.pad_id,
         reference=reference,
