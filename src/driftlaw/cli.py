@@ -143,12 +143,22 @@ def _print_or_write(text: str, path: Path, write: bool) -> None:
 
 @app.command("objectives")
 def list_objectives() -> None:
-    """List the objectives with their parameters, source and mark."""
-    from driftlaw.objectives.catalog import CATALOG
+    """List every objective: parameters with defaults, ranges and units, length factor, mark, source."""
+    from driftlaw.objectives.catalog import CATALOG, SHARED, Parameter
 
     for name, entry in CATALOG.items():
-        own = ", ".join(f"{k}={v.default}" for k, v in entry.own.items() if v.default is not None)
-        print(f"{name:14s} {own or '-':12s} {entry.length_norm:9s} [{entry.mark}] {entry.source}")
+        norm = f"{entry.length_norm} (its own)" if entry.fixed_length_norm else entry.length_norm
+        print(f"{name:14s} [{entry.mark}] {entry.source}")
+        print(f"{'':14s} length_norm {norm}; advantage {entry.advantage}")
+        for key, parameter in entry.own.items():
+            default = "-" if parameter.default is None else f"{parameter.default}".lower()
+            bounds = (
+                f"{parameter.low:g} to {parameter.high:g}"
+                if isinstance(parameter, Parameter)
+                else "true or false"
+            )
+            print(f"{'':14s} {key} = {default}  ({bounds}; {parameter.unit})")
+    print(f"all take {', '.join(SHARED)}; formulas: docs/method.md")
 
 
 # -- the phases -----------------------------------------------------------------------------------

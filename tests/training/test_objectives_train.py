@@ -61,7 +61,10 @@ def test_a_controller_acts_and_resumes_to_the_same_bytes(tmp_path: Path, name: s
     finish(free, tmp_path / "free")
     assert output_bytes(tmp_path / "free") != output_bytes(tmp_path / "whole")
     ledger = read_table(tmp_path / "whole" / "ledger.parquet").to_pydict()
-    assert ledger["grad_cosine"][0] is None and None not in ledger["grad_cosine"][1:]
+    # Without an informative group the gradient is 0 and has no direction.
+    zero = [norm == 0 for norm in ledger["grad_norm"]]
+    missing = [c is None for c in ledger["grad_cosine"]]
+    assert missing == [True, *(a or b for a, b in zip(zero, zero[1:], strict=False))]
     if name == "ess_lr":
         shares = ledger["traj_ratio_ess"]
         assert min(shares) < 0.999
@@ -70,4 +73,4 @@ def test_a_controller_acts_and_resumes_to_the_same_bytes(tmp_path: Path, name: s
             assert lr == pytest.approx(0.003 * factor)
     else:
         assert set(ledger["lr_factor"]) == {1.0}
-        assert max(ledger["grad_cosine"][1:]) > 0.05
+        assert max(c for c in ledger["grad_cosine"] if c is not None) > 0.05

@@ -115,7 +115,8 @@ def read(study: LoadedStudy, tables: Path) -> StudyData:
     runs = validate(runs, key=(*RUN_KEY, "group_size", *varied))
     named = {"group_size": "G", "study_horizon": "T"}
     shown = [(c, label) for c, label in named.items() if len(set(runs[c])) > 1]
-    shown += [(c, c.split(".")[-1]) for c in varied]
+    # `controller.name` is shown as controller, `learner.beta1` as beta1.
+    shown += [(c, c.removesuffix(".name").split(".")[-1]) for c in varied]
     runs["method"] = [_method(row, shown) for _, row in runs.iterrows()]
     variant: dict[str, int] = {}
     for _, methods in runs.groupby("objective", sort=False)["method"]:

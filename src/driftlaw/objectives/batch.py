@@ -20,6 +20,7 @@ class Batch:
     group_size      G      N is a multiple of it
     prox_logp       N x T  log pi_prox(token) of a proximal policy, or None; only `decoupled_ppo` reads it
 
+    Arrays are taken too: they become tensors, `mask` bool, and `logp` a leaf that requires a gradient.
     Log-probabilities in half precision are widened to float32 before any arithmetic. Values where
     `mask` is false are never read. Raises ValueError on shapes that do not fit.
     """
@@ -32,6 +33,7 @@ class Batch:
     prox_logp: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
+        self._convert_arrays()
         if (
             self.logp.dim() != 2
             or not self.logp.shape == self.behaviour_logp.shape == self.mask.shape
@@ -44,6 +46,21 @@ class Batch:
             raise ValueError(f"Batch: advantages must have shape ({n},)")
         if self.group_size < 1 or n == 0 or n % self.group_size:
             raise ValueError(f"Batch: {n} rows are not whole groups of {self.group_size}")
+
+    def _convert_arrays(self) -> None:
+        import torch
+
+        for name in ("logp", "behaviour_logp", "mask", "advantages", "prox_logp"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, torch.Tensor):
+                value = torch.as_tensor(value)
+                if name == "logp":
+                    value = value.clone().requires_grad_()
+            if name == "mask" and value.dtype is not torch.bool:
+                value = value != 0
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)

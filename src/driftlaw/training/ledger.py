@@ -70,7 +70,7 @@ LEDGER: tuple[Column, ...] = (
         "grad_cosine",
         "double",
         "1",
-        "Cosine with the gradient of the update before; null for the first one and when not watched.",
+        "Cosine with the gradient of the update before; null at first, where one is 0, or unwatched.",
     ),
     Column("entropy", "double", "nats/token", "Mean entropy of the learner's policy on the batch."),
     Column(
