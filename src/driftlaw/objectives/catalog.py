@@ -220,7 +220,8 @@ def get(name: str, **params: Any) -> Callable[[Batch], Result]:
         raise ValueError(f"length_norm: {length_norm!r}: must be one of {', '.join(LENGTH_NORMS)}")
     l_max = params.get("l_max")
     whole = isinstance(l_max, int) and not isinstance(l_max, bool) and l_max >= 1
-    if not whole and (l_max is not None or length_norm == "constant"):
+    needed = length_norm == "constant" and not entry.fixed_length_norm
+    if not whole and (l_max is not None or needed):
         raise ValueError(
             f"l_max: {l_max!r}: must be a whole number of tokens >= 1 for length_norm 'constant'"
         )

@@ -70,7 +70,8 @@ def _ceiling(ratio_pg: torch.Tensor, cap: float) -> torch.Tensor:
     """P x 1 ceilings c with sum_i min(r_i, c) = cap; meaningless where sum_i r_i <= cap."""
     ascending = ratio_pg.sort(dim=1).values
     group_size = ratio_pg.shape[1]
-    below = ascending.cumsum(1) - ascending  # sum of the k smallest, k = 0 .. G - 1
+    # Sums of the k smallest, k = 0 .. G - 1; never through a larger ratio, which would round them off.
+    below = torch.cat([torch.zeros_like(ascending[:, :1]), ascending[:, :-1].cumsum(1)], 1)
     left = torch.arange(group_size, 0, -1, dtype=ratio_pg.dtype, device=ratio_pg.device)
     candidate = (cap - below) / left
     # The first k whose candidate lies below the next ratio; the last one where rounding hides it.
