@@ -125,9 +125,9 @@ def half_batch(dtype):
 def test_half_precision_logits(name, dtype, bits):
     """Against the oracle in float64 on the same rounded logits.
 
-    log pi is rounded to `bits` bits: |log pi| < 4 gives an error up to 4 * 2^-bits of each token's
-    log-ratio and of each log pi. A response has 3 tokens, so a ratio is off by 12 * 2^-bits, and
-    the loss by twice that where log pi stands beside the ratio.
+    A log pi between -4 and 0 of `bits` significant bits is off by 4 * 2^-bits at most, a sum
+    of 3 tokens by 12 * 2^-bits: that is the tolerance, .047 in bfloat16 and .0059 in float16.
+    Measured: loss .0063, weights .012 (relative), gradient .0037; float16 a tenth of these.
     """
     logits, exact, batch = half_batch(dtype)
     if name not in NEED_PROX:
@@ -137,12 +137,12 @@ def test_half_precision_logits(name, dtype, bits):
     assert result.loss.dtype == torch.float32
     expected = expect(name, replace(batch, logp=exact))
     tolerance = 12 * 2.0**-bits
-    assert float(result.loss.detach()) == pytest.approx(expected.loss, rel=0, abs=2 * tolerance * 4)
+    assert float(result.loss.detach()) == pytest.approx(expected.loss, rel=0, abs=tolerance)
     torch.testing.assert_close(
-        result.weights.double(), torch.tensor(expected.weights), rtol=2 * tolerance, atol=0
+        result.weights.double(), torch.tensor(expected.weights), rtol=tolerance, atol=0
     )
     torch.testing.assert_close(
-        gradient.double(), torch.tensor(expected.gradient), rtol=2 * tolerance, atol=tolerance / 4
+        gradient.double(), torch.tensor(expected.gradient), rtol=tolerance, atol=tolerance / 8
     )
     (of_logits,) = torch.autograd.grad(objective(name)(batch).loss, logits)
     assert of_logits.dtype == dtype

@@ -105,7 +105,7 @@ def test_water_filling_beside_several_clamped_ratios():
         assert result.weights[:, 0].tolist() == pytest.approx([1.65, 1.0, 1.65, 0.5], rel=1e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(seed=seeds, size=st.integers(2, 6), spread=spreads, eps=radii)
 def test_no_weight_of_the_same_mass_loss_has_a_smaller_maximum_or_a_larger_ess(
     seed, size, spread, eps

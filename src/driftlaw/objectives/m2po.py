@@ -33,8 +33,9 @@ def kept_tokens(log_ratio: torch.Tensor, mask: torch.Tensor, threshold: float) -
     squares = log_ratio.double()[mask] ** 2
     ascending, order = squares.sort(stable=True)
     count = torch.arange(1, len(squares) + 1, dtype=torch.float64, device=squares.device)
-    # Means of ascending numbers do not fall, so those within the threshold are a prefix.
-    keep = ascending.cumsum(0) / count <= threshold
+    # Means of ascending numbers do not fall, so those within the threshold are a prefix. NaN, which
+    # sorts last, is kept: it must show in the loss, not be masked away.
+    keep = ~(ascending.cumsum(0) / count > threshold)
     kept = torch.zeros_like(mask)
     kept[mask] = torch.zeros_like(keep).scatter(0, order, keep)
     return kept

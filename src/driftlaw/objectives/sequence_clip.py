@@ -53,9 +53,9 @@ def gepo(
         for x in (batch.logp, batch.behaviour_logp)
     )
     log_q_pg = log_q.masked_fill(lengths == 0, -torch.inf).view(-1, batch.group_size)
-    expected = (2 * log_q_pg).logsumexp(1) - log_q_pg.logsumexp(1)
-    # -inf - -inf, where every q of the group is 0: its limit is q itself, log 0.
-    expected = expected.nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+    total = log_q_pg.logsumexp(1)
+    # Where every q of the group is 0 the quotient is 0/0; its limit is q itself, log 0.
+    expected = torch.where(total == -torch.inf, total, (2 * log_q_pg).logsumexp(1) - total)
     log_s = log_p - expected.repeat_interleave(batch.group_size)
     log_s = torch.where(lengths > 0, log_s, 0.0)
     return _clipped(
