@@ -90,11 +90,12 @@ def config_check(
 
 @config_app.command("path")
 def config_path(files: Annotated[list[Path], typer.Argument(help="Study file(s).")]) -> None:
-    """Print the path of the study's report."""
+    """Print the path of the study's report; of the laboratory's page where nothing is trained."""
     from driftlaw import layout
     from driftlaw.config.study import load_study
 
-    print(layout.report(load_study(files).name))
+    study = load_study(files)
+    print((layout.report if study.runs else layout.lab_page)(study.name))
 
 
 @config_app.command("runs")
@@ -348,10 +349,52 @@ def report(
     tables: Annotated[Path, typer.Option(help="Folder that `driftlaw collect` wrote.")],
     laws: Annotated[Path, typer.Option(help="fit.json that `driftlaw fit` wrote.")],
     figures: Annotated[Path, typer.Option(help="Folder that `driftlaw figures` wrote.")],
+    lab: Annotated[
+        Path | None, typer.Option(help="Folder `estimators` that `driftlaw lab` wrote.")
+    ] = None,
 ) -> None:
     """Write a study's HTML report: one file that opens from disk with no network."""
     from driftlaw.config.study import load_study
     from driftlaw.report.html import write_report
 
-    write_report(load_study(config), tables, laws, figures, out)
+    write_report(load_study(config), tables, laws, figures, out, lab)
     _say(f"wrote {out}")
+
+
+# -- the laboratory -------------------------------------------------------------------------------
+
+
+@app.command()
+def lab(
+    config: Config,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder (default: results/<study>/lab).")
+    ] = None,
+    section: Annotated[
+        list[str] | None, typer.Option(help="Run this section alone; may be repeated.")
+    ] = None,
+    cores: Annotated[int, typer.Option(min=1, help="Sections at the same time.")] = 1,
+    with_page: Annotated[
+        bool, typer.Option("--page/--no-page", help="Write claims, figures and page at the end.")
+    ] = True,
+) -> None:
+    """Measure every estimator against exact gradients: tables, figures and a page, claim by claim.
+
+    Sections that are complete with the same settings are not run again.
+    """
+    from driftlaw import layout
+    from driftlaw.config.study import load_study
+    from driftlaw.theory.lab import finish, run
+
+    study = load_study(config)
+    settings = study.settings.lab
+    if settings is None:
+        raise ConfigError(study.where, "lab", NOTHING, "the study has no laboratory")
+    chosen = list(settings.chosen())
+    for name in section or []:
+        if name not in chosen:
+            raise ConfigError(study.where, "--section", name, f"must be one of {', '.join(chosen)}")
+    folder = out or layout.lab_dir(study.name)
+    run(settings, folder, section or chosen, cores, _say)
+    if with_page:
+        finish(settings, folder, _say)

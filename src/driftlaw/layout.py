@@ -25,3 +25,11 @@ def run_dir(study: str, run_id: str) -> Path:
 
 def report(study: str) -> Path:
     return study_dir(study) / "report.html"
+
+
+def lab_dir(study: str) -> Path:
+    return study_dir(study) / "lab"
+
+
+def lab_page(study: str) -> Path:
+    return lab_dir(study) / "estimators.md"

@@ -32,6 +32,70 @@ class Wrong:
 NO_GRID: dict[str, Any] = {"grid": []}
 WRONG = [
     Wrong(
+        "unknown section of the laboratory",
+        {"lab": {"cycles": {}}},
+        "lab.cycles",
+        "{}",
+        "did you mean cycle?",
+    ),
+    Wrong(
+        "unknown key of the laboratory",
+        {"lab": {"cycle": {"interval": [3]}}},
+        "lab.cycle.interval",
+        "[3]",
+        "did you mean intervals?",
+    ),
+    Wrong(
+        "objective of the laboratory",
+        {"lab": {"cycle": {"objectives": ["gcm"]}}},
+        "lab.cycle.objectives.0",
+        '"gcm"',
+        "must be one of uncapped, grpo",
+    ),
+    Wrong(
+        "problem too large for the laboratory",
+        {"lab": {"drift": {"problems": [{"vocabulary": 10, "length": 5}]}}},
+        "lab.drift.problems.0",
+        "",
+        "vocabulary^length = 100000: must be at most 20000",
+    ),
+    Wrong("nothing to do", {"seeds": [], "lab": None}, "seeds", "[]", "must have at least 1 seed"),
+    Wrong(
+        "parameter of another objective",
+        {"objective": {"name": "gmc", "cap": 3}, "grid": []},
+        "objective.cap",
+        "3",
+        "not a parameter of gmc",
+    ),
+    Wrong(
+        "clip radius above 1",
+        {"objective": {"name": "gspo", "eps": 1.5}, "grid": []},
+        "objective.eps",
+        "1.5",
+        "must be a number from 0 to 1",
+    ),
+    Wrong(
+        "switch that is a number",
+        {"objective": {"name": "gmc", "through_gradient": 1}, "grid": []},
+        "objective.through_gradient",
+        "1",
+        "must be true or false",
+    ),
+    Wrong(
+        "unknown controller",
+        {"controller": {"name": "ess"}},
+        "controller.name",
+        '"ess"',
+        "must be one of",
+    ),
+    Wrong(
+        "cosine of 1",
+        {"controller": {"name": "gac", "max_cosine": 1}},
+        "controller.max_cosine",
+        "1",
+        "must be less than 1",
+    ),
+    Wrong(
         "unknown key",
         {"learner": {"learning_rate": 1}},
         "learner.learning_rate",
@@ -239,7 +303,6 @@ WRONG = [
         "11",
         "must be at most learner.updates = 10",
     ),
-    Wrong("no seeds", {"seeds": []}, "seeds", "[]", "must have at least 1"),
     Wrong("seed is text", {"seeds": ["a"]}, "seeds.0", '"a"', "must be a whole number"),
     Wrong(
         "grid: unknown key",

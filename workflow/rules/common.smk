@@ -70,6 +70,8 @@ shell.prefix(
 )
 RESULTS = f"results/{STUDY.name}"
 RUNS = {run.run_id: run for run in STUDY.runs}
+# The laboratory's sections and their settings; none in a study without a `lab`.
+LAB = STUDY.settings.lab.chosen() if STUDY.settings.lab else {}
 BASES = {run.base_id: run for run in STUDY.runs}
 ENVIRONMENT = str(ROOT / "workflow/envs/driftlaw.yaml")
 
@@ -78,3 +80,4 @@ wildcard_constraints:
     data=r"[\w.-]+",
     base=r"[\w.-]+",
     run=r"[\w.+-]+",
+    section=r"\w+",

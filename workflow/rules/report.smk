@@ -4,6 +4,7 @@ rule report:
         f"{RESULTS}/tables/runs.csv",
         f"{RESULTS}/figures/captions.json",
         laws=f"{RESULTS}/laws/fit.json",
+        lab=[f"{RESULTS}/lab/estimators/claims.json"] if LAB else [],
         figures=expand(f"{RESULTS}/figures/{{name}}.png", name=FIGURES),
     output:
         report(
@@ -22,9 +23,12 @@ rule report:
     params:
         tables=subpath(input[0], parent=True),
         figures=subpath(input[1], parent=True),
+        lab=lambda wildcards, input: (
+            f"--lab {Path(input.lab[0]).parent}" if LAB else ""
+        ),
         study=digest(config),
     message:
         "Report of {STUDY.name}: {output}"
     shell:
         "python -m driftlaw report --tables {params.tables}"
-        " --laws {input.laws} --figures {params.figures} --out {output} 2> {log}"
+        " --laws {input.laws} --figures {params.figures} {params.lab} --out {output} 2> {log}"

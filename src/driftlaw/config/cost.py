@@ -13,6 +13,7 @@ import json
 import math
 from pathlib import Path
 
+from driftlaw import layout
 from driftlaw.config.settings import ModelSettings, RunningSumTask, RunSettings
 from driftlaw.config.study import LoadedStudy, Run
 
@@ -93,13 +94,19 @@ def summary(study: LoadedStudy) -> str:
     updates = sum(run.settings.learner.updates for run in study.runs)
     training = sum(run_seconds(run.settings) for run in study.runs)
     making = sum(base_seconds(run.settings) for run in bases.values())
-    lines = [
-        f"study             {study.name} ({study.where})",
-        f"runs              {len(study.runs)}",
-        f"updates           {updates:,} (at most: collapsed runs may stop early)",
-        f"base policies     {len(bases)}",
-        f"core-hours        {(training + making) / 3600:.2f} predicted on CPU "
-        f"({training / 3600:.2f} training, {making / 3600:.2f} base policies)",
-        f"report            results/{study.name}/report.html",
-    ]
+    lines = [f"study             {study.name} ({study.where})"]
+    if study.runs:
+        lines += [
+            f"runs              {len(study.runs)}",
+            f"updates           {updates:,} (at most: collapsed runs may stop early)",
+            f"base policies     {len(bases)}",
+            f"core-hours        {(training + making) / 3600:.2f} predicted on CPU "
+            f"({training / 3600:.2f} training, {making / 3600:.2f} base policies)",
+            f"report            {layout.report(study.name)}",
+        ]
+    if study.settings.lab is not None:
+        lines += [
+            f"laboratory        {', '.join(study.settings.lab.chosen())}",
+            f"its page          {layout.lab_page(study.name)}",
+        ]
     return "\n".join(lines)

@@ -198,12 +198,15 @@ def _keys_beside(cls: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
     """The keys that may stand where `loc` points."""
     here: Any = cls
     for part in loc[:-1]:
+        if isinstance(part, int):
+            continue  # an entry of a list, whose annotation was unpacked with the list's
         field = getattr(here, "model_fields", {}).get(part)
         if field is None:
             return []
         here = field.annotation
-        if not hasattr(here, "model_fields"):  # a union of sections: all their keys
+        if not hasattr(here, "model_fields"):  # a list, an optional section, or a union of sections
             args = [a for a in getattr(here, "__args__", ()) if hasattr(a, "model_fields")]
-            if args:
+            if len(args) > 1:
                 return sorted({k for a in args for k in a.model_fields})
+            here = args[0] if args else here
     return sorted(getattr(here, "model_fields", {}))

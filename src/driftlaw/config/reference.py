@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from driftlaw.config.lab import LabSettings
 from driftlaw.config.settings import Sections, Study
 
 SCHEMA_FILE = Path("workflow/schemas/config.schema.yaml")
@@ -47,9 +48,10 @@ code 2. Several files may be given: `--config a.yaml --config b.yaml` lays the s
 | file | what it is |
 |---|---|
 | `smoke.yaml` | the whole experiment on a tiny model, minutes on two cores; what `make smoke` runs |
+| `lab.yaml` | the estimator laboratory at full size, no training: `driftlaw lab --config config/lab.yaml` |
 | `ci.yaml` | the smallest study that runs every rule; its numbers mean nothing |
 
-The tables below are generated from the classes in `src/driftlaw/config/settings.py` by `make docs`.
+The tables below are generated from the classes in `src/driftlaw/config/` by `make docs`.
 """
 
 
@@ -71,6 +73,8 @@ def reference_text() -> str:
         for cls in _classes(field):
             title = f"`{name}`" if len(_classes(field)) == 1 else f"`{name}` with `{_tag(cls)}`"
             parts.append(_table(title, cls, f"{name}."))
+    parts.append(_table("`lab`", LabSettings, "lab."))
+    parts += [_table(f"`{cls.__name__}`", cls, "") for cls in _sections_below(LabSettings)]
     return "\n".join(parts)
 
 
@@ -84,6 +88,23 @@ def tables_text() -> str:
         "units and meanings as metadata. `ledger`, `eval` and `samples` hold nothing that two equal runs\n"
         "could differ in: equal runs give equal bytes.\n\n" + dictionary_markdown()
     )
+
+
+def _sections_below(cls: type[BaseModel]) -> list[type[BaseModel]]:
+    """The classes of nested sections, each once, in the order in which they are named."""
+    found: dict[type[BaseModel], None] = {}
+    for field in cls.model_fields.values():
+        for inner in _classes_in(field.annotation):
+            found.setdefault(inner)
+            for deeper in _sections_below(inner):
+                found.setdefault(deeper)
+    return list(found)
+
+
+def _classes_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type):
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [c for arg in get_args(annotation) for c in _classes_in(arg)]
 
 
 def _classes(field: FieldInfo) -> list[type[BaseModel]]:
@@ -118,6 +139,8 @@ def _type(annotation: Any) -> str:
     names = {int: "whole number", float: "number", bool: "true/false", str: "text"}
     if annotation in names:
         return names[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return f"section [`{annotation.__name__}`](#{annotation.__name__.lower()})"
     args = [a for a in get_args(annotation) if a is not type(None)]
     origin = get_origin(annotation)
     if origin is list:
@@ -133,7 +156,10 @@ def _type(annotation: Any) -> str:
 
 def _default(field: FieldInfo) -> str:
     if field.default_factory is not None:
-        return "empty"
+        made = field.default_factory()  # type: ignore[call-arg]
+        if isinstance(made, BaseModel):
+            return "its defaults"
+        return f"{len(made)} entries" if made else "empty"
     if field.default is PydanticUndefined:
         return "required"
     return f"`{json.dumps(field.default)}`"

@@ -6,34 +6,12 @@ cannot work are refused in `driftlaw.config.checks`.
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import Field, StrictBool, StrictStr
 
-
-def _real(value: Any) -> Any:
-    """Accept 1, 1.5 and the YAML 1.1 trap `1e-4` (which YAML reads as text); refuse true and text."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number")
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            raise ValueError("must be a number") from None
-    if isinstance(value, (int, float)) and not math.isfinite(value):
-        raise ValueError("must be a finite number")
-    return value
-
-
-Real = Annotated[float, BeforeValidator(_real)]
-Int = Annotated[int, Field(strict=True)]
-
-
-class Section(BaseModel):
-    """A group of settings: unknown keys are errors, values never change after reading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from driftlaw.config.lab import LabSettings
+from driftlaw.config.section import Int, Real, Section
 
 
 class ModelSettings(Section):
@@ -336,8 +314,12 @@ class Study(Sections):
         description="Name of the study: results go to results/<study>/. Lower-case, digits, - and _.",
     )
     description: StrictStr = Field("", description="What the study asks, in a sentence.")
-    seeds: Annotated[list[Annotated[Int, Field(ge=0)]], Field(min_length=1)] = Field(
-        default=[0], description="Seeds of every cell of the grid."
+    seeds: list[Annotated[Int, Field(ge=0)]] = Field(
+        default=[0],
+        description="Seeds of every cell of the grid. `[]`: no training, only the laboratory.",
+    )
+    lab: LabSettings | None = Field(
+        None, description="The estimator laboratory of this study; null: none."
     )
     grid: list[dict[str, Any]] = Field(
         default_factory=list,

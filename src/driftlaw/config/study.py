@@ -111,7 +111,11 @@ def load_study(
     for file in files:
         data = merge(data, read_yaml(file))
     study: Study = parse(Study, merge(data, overrides or {}), where)
-    check_run(RunSettings(**_sections(study), seed=study.seeds[0]), where, {})
+    check_run(RunSettings(**_sections(study), seed=(study.seeds or [0])[0]), where, {})
+    if not study.seeds and study.lab is None:
+        raise ConfigError(
+            where, "seeds", [], "must have at least 1 seed in a study without a `lab`"
+        )
     runs: dict[str, Run] = {}
     for settings in _expand(study, where):
         run = Run(settings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,19 @@ from driftlaw.report.fits import SOURCE, fit_groups
 TEMPLATE = "report.html.j2"
 
 
-def write_report(study: LoadedStudy, tables: Path, laws: Path, figures: Path, out: Path) -> None:
+def write_report(
+    study: LoadedStudy,
+    tables: Path,
+    laws: Path,
+    figures: Path,
+    out: Path,
+    lab: Path | None = None,
+) -> None:
     """Write the report of a study to `out`.
 
     tables: folder of `driftlaw collect`. laws: the file `fit.json` of `driftlaw fit`.
-    figures: folder of `driftlaw figures`. The runs' manifests are read from where
-    `driftlaw.layout` has them.
+    figures: folder of `driftlaw figures`. lab: folder `estimators` of `driftlaw lab`. The runs'
+    manifests are read from where `driftlaw.layout` has them.
     Raises FileNotFoundError for an input that is not there.
     """
     data = read(study, tables)
@@ -58,7 +66,8 @@ def write_report(study: LoadedStudy, tables: Path, laws: Path, figures: Path, ou
         level=f"{LEVEL:.0%}",
         fits=fit_groups(read_json(laws)),
         source=SOURCE,
-        figures=_figures(figures),
+        figures=_figures(figures, NAMES),
+        lab=_laboratory(lab) if lab else None,
         settings=yaml.safe_dump(settings, sort_keys=False, allow_unicode=True),
         grid=yaml.safe_dump(study.settings.grid, sort_keys=False, allow_unicode=True),
         tables={f"{tables.name}/{name}": columns for name, columns in TABLES.items()},
@@ -68,8 +77,8 @@ def write_report(study: LoadedStudy, tables: Path, laws: Path, figures: Path, ou
     write_text(out, html)
 
 
-def _figures(folder: Path) -> list[dict[str, Any]]:
-    """Every figure with its caption, its PNG as text."""
+def _figures(folder: Path, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Those figures with their captions, their PNG as text."""
     captions = read_json(folder / "captions.json")
     return [
         {
@@ -77,8 +86,16 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
             "name": name,
             "png": base64.b64encode((folder / f"{name}.png").read_bytes()).decode("ascii"),
         }
-        for name in NAMES
+        for name in names
     ]
+
+
+def _laboratory(folder: Path) -> dict[str, Any]:
+    """The laboratory's claims and figures."""
+    return {
+        "claims": read_json(folder / "claims.json"),
+        "figures": _figures(folder, sorted(read_json(folder / "captions.json"))),
+    }
 
 
 def _provenance(study: LoadedStudy) -> list[tuple[str, list[str]]]:

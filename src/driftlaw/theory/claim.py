@@ -1,0 +1,42 @@
+"""What a claim is, and how its numbers are written.
+
+A claim is a mapping: id, title and claim (what is stated, with its mark), verdict (`supported`, `not
+supported` or `depends`), evidence (one sentence with its numbers), tables (title, columns, rows of text),
+text (paragraphs) and figures (names). Intervals have 90 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+Claim = dict[str, Any]
+Tables = Mapping[str, pd.DataFrame]
+Verdict = Literal["supported", "not supported", "depends"]
+
+
+def claim(identity: str, verdict: Verdict, evidence: str, tables: list[Mapping[str, Any]]) -> Claim:
+    """The part of a claim that comes from tables; its words are in `prose.yaml` under `identity`."""
+    return {"id": identity, "verdict": verdict, "evidence": evidence, "tables": tables}
+
+
+def number(value: float) -> str:
+    """Three digits; 0 for rounding residues; "-" for what is not determined."""
+    if not np.isfinite(value):
+        return "-"
+    return "0" if abs(value) < 1e-12 else f"{value:.3g}"
+
+
+def interval(row: Mapping[str, Any], value: str = "slope") -> str:
+    """`-1.04 [-1.26, -0.82]`, from `value`, `low` and `high` of a row; the value alone without them."""
+    if not np.isfinite(row["low"]):
+        return number(row[value])
+    return "{:#.3g} [{:#.3g}, {:#.3g}]".format(*(row[key] for key in (value, "low", "high")))
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table."""
+    return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
