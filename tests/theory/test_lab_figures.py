@@ -16,6 +16,7 @@ from driftlaw.config.lab import (
     SamplingSettings,
     SecondMomentSettings,
 )
+from driftlaw.config.lab_dynamics import MeanFieldSettings
 from driftlaw.figures.style import look, theme
 from driftlaw.theory.experiments_cycle import cycle
 from driftlaw.theory.experiments_drift import drift
@@ -23,6 +24,7 @@ from driftlaw.theory.experiments_epsilon import epsilon
 from driftlaw.theory.experiments_group_size import group_size
 from driftlaw.theory.experiments_second_moment import second_moment
 from driftlaw.theory.figures import FIGURES, draw_lab
+from driftlaw.theory.mean_field_tables import mean_field
 from tests.theory.small import TINY
 
 SMALL = SamplingSettings(enumerate_up_to=200, responses=2000, coupled_groups=40)
@@ -62,6 +64,16 @@ def tables():
             objectives=objectives,
             sampling=SMALL,
         ),
+        "mean_field": MeanFieldSettings(
+            intervals=[3, 9],
+            horizons=[300, 1200],
+            exit_intervals=[9, 17],
+            exit_points=6,
+            exit_horizon=2000,
+            memories=[2.0, 50.0],
+            delays=[1, 4],
+            equal_lag_horizon=300,
+        ),
     }
     run = {
         "group_size": group_size,
@@ -69,6 +81,7 @@ def tables():
         "second_moment": second_moment,
         "cycle": cycle,
         "drift": drift,
+        "mean_field": mean_field,
     }
     return {name: run[name](chosen, lambda text: None) for name, chosen in settings.items()}
 
@@ -95,6 +108,10 @@ def slope(drawn_line):
 
 
 def test_every_figure_has_a_caption_that_names_its_tables(tables, tmp_path):
+    # One panel of drift is enough here, and four times as fast.
+    table = tables["drift"]["drift"]
+    one = table[(table["policy"] == "tabular") & (table["group_size"] == 4)]
+    tables = tables | {"drift": {"drift": one}}
     captions = draw_lab(tables, tmp_path / "all")
     assert list(captions) == [name for name, section, _ in FIGURES if section in tables]
     for name, section, _ in FIGURES:
@@ -269,3 +286,79 @@ def test_figures_by_drift_draw_their_measures(tables, name, measures):
             own = cells[cells["objective"] == objective]
             assert list(line(axes, objective)[0]) == list(own["kl"])
             assert list(line(axes, objective)[1]) == list(own[measure])
+
+
+def test_mean_field_draws_the_boundary_with_its_closed_form_and_the_quotient(tables):
+    figure, _ = drawn("mean_field", tables["mean_field"])
+    boundary, budget, equal = figure.axes
+    table = tables["mean_field"]["boundary"]
+    for horizon in (300, 1200):
+        cells = table[table["T"] == horizon]
+        assert list(line(boundary, f"T={horizon}")[1]) == list(cells["lr_max"])
+    # max(2 nu/(kappa (S - 1)), R/T) with nu 4e-4, R 0.25: R/T at 300; at 1200 growth binds at S = 3.
+    closed = [list(drawn_line.get_ydata()) for drawn_line in lines(boundary, "predicted")]
+    assert closed == [pytest.approx([0.25 / 300] * 2), pytest.approx([4e-4, 0.25 / 1200])]
+    table = tables["mean_field"]["exit_times"]
+    assert list(line(budget, "S=17")[1]) == list(table.loc[table["S"] == 17, "budget"])
+    table = tables["mean_field"]["equal_lag"]
+    cells = table[table["memory"] == 2.0]
+    assert list(line(equal, "M=2")[0]) == [1, 4]
+    assert list(line(equal, "M=2")[1]) == list(cells["interval_over_delay"])
+
+
+@pytest.fixture
+def async_cells():
+    """Delay terms tau^0.8 (8/G)^0.4 of two methods; reference rows without one; a cap's part of a tenth."""
+    rows = [("reference", 0, 8, np.nan, 100, np.nan)]
+    for tau in (4, 8, 16):
+        for size in (2, 8, 32):
+            for method, eps in (("gmc", 0.1), ("gmc", 0.2), ("gmc", 0.4), ("uncapped", np.nan)):
+                rows.append((method, tau, size, eps, 100, 1e-4 * tau**0.8 * (8 / size) ** 0.4))
+    table = pd.DataFrame(rows, columns=["method", "tau", "G", "eps", "N", "delay_term"])
+    table["cap_term"] = (table["delay_term"] / 10).where(table["method"] == "gmc")
+    for term in ("delay", "cap"):
+        table[f"{term}_low"] = table[f"{term}_term"] / 2
+        table[f"{term}_high"] = table[f"{term}_term"] * 2
+        table[f"{term}_resolved"] = table[f"{term}_low"] > 0
+    return table
+
+
+def test_async_sgd_draws_one_variable_a_panel_at_the_others_middle(async_cells):
+    figure, caption = drawn("async_sgd", {"cells": async_cells})
+    above, below = np.array(figure.axes).reshape(2, 3)  # one N: no panel
+    assert [a.get_xlabel() for a in below] == ["delay τ, updates", "group size G", "slack ε"]
+    tau, groups, eps = above
+    x, y = line(tau, "gmc")
+    assert list(x) == [4, 8, 16]
+    assert y == pytest.approx(1e-4 * np.array([4, 8, 16]) ** 0.8)
+    assert line(below[0], "gmc")[1] == pytest.approx(y / 10)
+    assert lines(below[0], "uncapped") == []  # no cap, no part of it
+    assert line(groups, "uncapped")[1] == pytest.approx(
+        1e-4 * 8**0.8 * np.array([4.0, 1.0, 0.25]) ** 0.4
+    )
+    assert list(line(eps, "gmc")[0]) == [0.1, 0.2, 0.4]
+    assert lines(eps, "uncapped") == []  # it has no slack
+    guides = [slope(guide) for axes in figure.axes for guide in lines(axes, "guide")]
+    assert guides == pytest.approx([0.8, -0.4, -0.4] * 2)
+    # The interval of gmc at tau 4: half to twice its term.
+    (bar, *_) = tau.collections[0].get_segments()
+    assert bar == pytest.approx(np.array([[4, y[0] / 2], [4, 2 * y[0]]]))
+    assert "tau = 8, G = 8, eps = 0.2, N = 100" in caption["caption"]
+
+
+def test_async_sgd_leaves_unresolved_cells_hollow_and_negative_ones_on_the_floor(async_cells):
+    at = (async_cells["method"] == "gmc") & (async_cells["G"] == 8) & (async_cells["eps"] == 0.2)
+    planted = async_cells.copy()
+    columns = ["delay_term", "delay_low", "delay_resolved"]
+    planted.loc[at & (planted["tau"] == 4), columns] = [-1e-5, -1e-4, False]
+    planted.loc[at & (planted["tau"] == 16), columns[1:]] = [-1e-5, False]
+    figure, _ = drawn("async_sgd", {"cells": planted})
+    axes = figure.axes[0]
+    (hollow,) = lines(axes, "gmc:hollow")
+    assert hollow.get_ydata()[-1] == pytest.approx(1e-4 * 16**0.8)
+    assert hollow.get_markerfacecolor() == "white"
+    (zero,) = lines(axes, "gmc:zero")
+    assert list(zero.get_xdata()) == [4]
+    assert zero.get_markerfacecolor() == "white"
+    least = planted.loc[planted["delay_term"] > 0, "delay_term"].min()
+    assert axes.get_ylim()[0] < zero.get_ydata()[0] < least

@@ -19,7 +19,9 @@ def _rising(values: list[int]) -> list[int]:
 
 def _capped(name: str) -> str:
     # One slack eps on trajectories or groups; clip objectives have two radii.
-    allowed = [key for key, entry in CATALOG.items() if "eps" in entry.own and "eps_low" not in entry.own]
+    allowed = [
+        key for key, entry in CATALOG.items() if "eps" in entry.own and "eps_low" not in entry.own
+    ]
     if name not in allowed:
         raise ValueError(f"must be one of {', '.join(allowed)}")
     return name

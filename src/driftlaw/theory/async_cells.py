@@ -7,18 +7,20 @@ A cell is (method, tau, G, eps, N). Its step size is the best of a log-spaced gr
 
     cap_term   = metric(tau, eta tuned at tau) - metric of `uncapped` at the same tau, tuned there
 
-At tau = 0 every ratio is 1 and all methods are the same, so one reference serves each (G, N). The second
-difference is ours [choice]: delay acts on an uncapped estimator too, through its variance, and that part,
-of either sign, is no cap's doing. What is claimed of the first, from balancing 1/(eta N) with the bound of the cap's squared bias (docs/method.md section 3):
+At tau = 0 every ratio is 1 and all methods are the same, so one reference serves each (G, N). The
+second difference is ours [choice]: delay acts on an uncapped estimator too, through its variance, and
+that part, of either sign, is no cap's doing. What is claimed of the first, from balancing 1/(eta N)
+with the bound of the cap's squared bias (method.md section 3; G of gmc [paper], the rest [derived]):
 
-    gmc, gmc_waterfill   (tau eta)^4 / (G^2 eps^2)   tau^{4/5} G^{-2/5} eps^{-2/5} N^{-4/5}     [paper]
-    tic_truncate         (tau eta)^4 / eps^2         tau^{4/5} eps^{-2/5} N^{-4/5}            [derived]
-    tic_mask             (tau eta)^4 / eps^4         tau^{4/5} eps^{-4/5} N^{-4/5}            [derived]
+    gmc, gmc_waterfill   (tau eta)^4 / (G^2 eps^2)   tau^{4/5} G^{-2/5} eps^{-2/5} N^{-4/5}
+    tic_truncate         (tau eta)^4 / eps^2         tau^{4/5} eps^{-2/5} N^{-4/5}
+    tic_mask             (tau eta)^4 / eps^4         tau^{4/5} eps^{-4/5} N^{-4/5}
 
-Between grid points the minimum is that of the parabola through the best three (log eta, log metric). A best
-step at the grid's edge extends the grid, a limited number of times, and is flagged where it stays there.
-Intervals have 90 %: a bootstrap over whole seeds, all cells and the reference with the same seeds, the step
-size tuned again in every resample. A cell is *resolved* where its interval lies above 0, for each of the two terms.
+Between grid points the minimum is that of the parabola through the best three (log eta, log metric). A
+best step at the grid's edge extends the grid, a limited number of times, and is flagged where it stays
+there. Intervals have 90 %: a bootstrap over whole seeds, all cells and the reference with the same
+seeds, the step size tuned again in every resample. A cell is *resolved*, for each of the two terms,
+where its interval lies above 0.
 """
 
 from __future__ import annotations
@@ -196,7 +198,8 @@ def _sweeps(
     """One `Sweep` per delay, its grid extended where the best step lies at an edge."""
 
     def run(some: list[int], first: int, points: int) -> list[Sweep]:
-        lrs = settings.first_lr * settings.lr_factor ** np.arange(first, first + points)
+        powers = np.arange(first, first + points, dtype=np.float64)
+        lrs: Floats = settings.first_lr * np.power(settings.lr_factor, powers)
         trace = simulate(
             problem, objective, some, lrs, random, settings.updates, settings.advantage
         )

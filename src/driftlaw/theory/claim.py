@@ -37,6 +37,11 @@ def interval(row: Mapping[str, Any], value: str = "slope") -> str:
     return "{:#.3g} [{:#.3g}, {:#.3g}]".format(*(row[key] for key in (value, "low", "high")))
 
 
+def span(values: pd.Series) -> str:
+    """`0.9 to 1.2`: the range of the values."""
+    return f"{number(values.min())} to {number(values.max())}"
+
+
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table."""
     return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]

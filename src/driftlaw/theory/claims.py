@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from driftlaw.theory.claim import Claim, Tables, Verdict, claim, interval, number, records
+from driftlaw.theory.claim import Claim, Tables, Verdict, claim, interval, number, records, span
 from driftlaw.theory.claims_dynamics import asynchronous_sgd, mean_field
 
 GROUP, SINGLE = ("gmc", "gmc_waterfill"), ("tic_mask", "tic_truncate")
@@ -116,7 +116,7 @@ def slack(tables: Tables) -> Claim:
                 factor,
                 f"{number(claimed)} ({number(2 * claimed)})",
                 f"{number(middle)} ({number(2 * middle)})",
-                f"{number(part['slope'].min())} to {number(part['slope'].max())}",
+                f"{span(part['slope'])}",
                 str(len(part)),
             ]
         )

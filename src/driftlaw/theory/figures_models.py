@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from driftlaw.theory.figures_parts import (
     Drawn,
     Tables,
     appearance,
+    corner,
     curve,
     guide,
     handles,
@@ -32,37 +34,39 @@ VARIABLES = (
     ("N", "horizon N, updates", -0.8),
 )
 
+# Column's name, axis label.
+TERMS = (("delay", "delay term of mean |∇J|²"), ("cap", "of it, the cap's part"))
+# Stands for 0 and what is below it until the axis is known.
+TINY = 1e-300
+
 
 def async_sgd(tables: Tables) -> Drawn:
-    """The tuned delay term over tau, G, eps and N, the others at their middle values."""
-    table = tables["cells"]
-    cells = table[(table["tau"] > 0) & table["delay_term"].notna()]
+    """The tuned terms over tau, G, eps and N, the others at their middle values; a row per term."""
+    cells = tables["cells"]
+    cells = cells[cells["tau"] > 0]
     variables = [v for v in VARIABLES if len(cells[v[0]].dropna().unique()) > 1]
     held = {v: middle(cells[v].dropna()) for v, _, _ in VARIABLES if cells[v].notna().any()}
     names = list(dict.fromkeys(cells["method"]))
-    figure = new_figure(4.7)
-    grid = figure.subplots(1, len(variables), squeeze=False, sharey=True)[0]
-    positive = cells.loc[cells["delay_term"] > 0, "delay_term"]
-    floor = float(positive.min()) / 2 if len(positive) else 1.0
-    for axes, (variable, label, exponent) in zip(grid, variables, strict=True):
-        log_axes(axes)
-        # A method without a slack has none to hold at its middle, and no line over slacks.
-        chosen = cells[cells[variable].notna()]
-        for other in held.keys() - {variable}:
-            chosen = chosen[chosen[other].isna() | (chosen[other] == held[other])]
-        for name in names:
-            own = chosen[chosen["method"] == name]
-            if len(own):
-                _delay_terms(axes, own, variable, name, floor)
-        values = sorted(chosen[variable].unique())
-        # Above all lines, and through none: as high at its higher end as the largest interval.
-        high = 1.5 * chosen["high"].max()
-        start = high * min(1.0, (values[0] / values[-1]) ** exponent)
-        guide(axes, (values[0], start), exponent, values[-1], label=False)
+    figure = new_figure(7.2)
+    grid = figure.subplots(len(TERMS), len(variables), squeeze=False, sharex="col", sharey="row")
+    for row, (term, label) in zip(grid, TERMS, strict=True):
+        row[0].set_ylabel(label)
+        here = cells[cells[f"{term}_term"].notna()]
+        for axes, (variable, _, exponent) in zip(row, variables, strict=True):
+            log_axes(axes)
+            axes.margins(x=0.1)
+            # A method without a slack has none to hold at its middle, and no line over slacks.
+            chosen = here[here[variable].notna()]
+            for other in held.keys() - {variable}:
+                chosen = chosen[chosen[other].isna() | (chosen[other] == held[other])]
+            _terms(axes, chosen, variable, term, names, exponent)
+            ticks_at(axes.xaxis, chosen[variable])
+    for axes, (_, _, exponent) in zip(grid[0], variables, strict=True):
         axes.set_title(f"dashed: slope {exponent:g}".replace("-", "−"))
+    for axes, (_, label, _) in zip(grid[-1], variables, strict=True):
         axes.set_xlabel(label)
-        ticks_at(axes.xaxis, values)
-    grid[0].set_ylabel("delay term of mean |∇J|²")
+    for row in grid:
+        _floor(row)
     finish(figure)
     hollow = Line2D(
         [], [], color=INK, ls="none", marker="o", mfc="white", label="not resolved from 0"
@@ -71,35 +75,67 @@ def async_sgd(tables: Tables) -> Drawn:
     fixed = ", ".join(f"{v} = {value:g}" for v, value in held.items())
     return figure, {
         "title": "Asynchronous SGD: what a delay costs",
-        "caption": "Mean squared norm of the exact gradient over a run at delay τ, minus that without delay, "
-        "each at its own best learning rate, by method; one variable a panel, the others at their middle "
-        f"values ({fixed}). Bars: 90% bootstrap intervals over whole seeds, tuned again in every resample. "
-        "Hollow: the interval reaches 0; terms below 0 stand on the lowest line. Dashed: the exponent "
-        "claimed for gmc. Table: async_sgd/cells.csv; fitted exponents: async_sgd/exponents.csv.",
+        "caption": "Above: mean squared norm of the exact gradient over a run at delay τ minus that without "
+        "delay, each at its own best learning rate. Below: the same minus that of uncapped weights at the "
+        "same delay: the cap's part. One variable a panel, the others at their middle values "
+        f"({fixed}). Bars: 90% bootstrap intervals over whole seeds, tuned again in every resample. "
+        "Hollow: the interval reaches 0; terms of 0 or less stand on the lowest line of their row. Dashed: "
+        "the exponents claimed for gmc's delay term. Table: async_sgd/cells.csv; fitted exponents: "
+        "async_sgd/exponents.csv.",
     }
 
 
-def _delay_terms(axes: Axes, cells: pd.DataFrame, variable: str, name: str, floor: float) -> None:
-    """One method's line; a term of 0 or less has its marker on the floor."""
-    x, term = cells[variable], cells["delay_term"]
-    y = term.clip(lower=floor)
-    curve(axes, x, y, name, hollow=~cells["resolved"].astype(bool))
-    low = np.minimum(y, cells["low"].clip(lower=floor))
-    high = np.maximum(y, cells["high"])
-    axes.errorbar(
-        x, y, np.stack([y - low, high - y]), fmt="none", ecolor=appearance(name).color,
-        elinewidth=1.2, capsize=2.5,
-    )  # fmt: skip
+def _terms(
+    axes: Axes, cells: pd.DataFrame, variable: str, term: str, names: list[str], exponent: float
+) -> None:
+    """Every method's line with its intervals, and the claimed slope above them all."""
+    positive = cells.loc[cells[f"{term}_term"] > 0, f"{term}_term"]
+    if positive.empty:
+        corner(axes, "no term above 0")
+        return
+    for name in names:
+        own = cells[cells["method"] == name]
+        if len(own):
+            x, y = own[variable], own[f"{term}_term"].where(own[f"{term}_term"] > 0)
+            resolved = own[f"{term}_resolved"].astype(bool)
+            curve(axes, x, y, name, hollow=~resolved)
+            color = appearance(name).color
+            low, high = own[f"{term}_low"].clip(lower=TINY), own[f"{term}_high"].clip(lower=TINY)
+            axes.vlines(x, low, high, color=color, lw=1.2)
+            zero = x[y.isna()]
+            style = appearance(name).line | {"linestyle": "none", "markerfacecolor": "white"}
+            if len(zero):
+                # Its height is set when the row's axis is known.
+                axes.plot(zero, [TINY] * len(zero), gid=f"{name}:zero", **style)
+    values = sorted(cells[variable].unique())
+    top = 1.6 * float(cells[f"{term}_high"].max())
+    start = top * (values[0] / values[-1]) ** exponent
+    guide(axes, (values[0], start), exponent, values[-1], label=False)
+
+
+def _floor(row: Sequence[Axes]) -> None:
+    """End the row's axis below its least positive term, and stand what is 0 or less on that end."""
+    drawn = [
+        y for a in row for line in a.lines for y in np.asarray(line.get_ydata(), float) if y > TINY
+    ]
+    if not drawn:
+        return
+    floor = min(drawn) / 2
+    row[0].set_ylim(floor / 1.6, 1.3 * max(drawn))
+    for axes in row:
+        for line in axes.lines:
+            if str(line.get_gid()).endswith(":zero"):
+                line.set_ydata([floor] * len(np.asarray(line.get_xdata())))
 
 
 def mean_field(tables: Tables) -> Drawn:
     """Boundary over S, collapse budget over the gain, and interval against delay of equal mean lag."""
     figure = new_figure(5.0)
-    left, middle, right = figure.subplots(1, 3)
+    left, centre, right = figure.subplots(1, 3)
     _boundary(left, tables["boundary"])
-    _budget(middle, tables["exit_times"])
+    _budget(centre, tables["exit_times"])
     _equal_lag(right, tables["equal_lag"])
-    for axes in (left, middle, right):
+    for axes in (left, centre, right):
         axes.legend(frameon=False, fontsize=8.5, handlelength=1.6)
     finish(figure)
     closed = Line2D([], [], color=FAINT, ls="--", lw=1.6, label="closed form")

@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 
 # Section -> "module:function" of this package; (settings, say) -> {table: DataFrame}. Longest first.
 SECTIONS: dict[str, str] = {
-    "async_sgd": "async_sgd:async_sgd",
+    "async_sgd": "async_cells:async_sgd",
     "drift": "experiments_drift:drift",
     "group_size": "experiments_group_size:group_size",
     "mean_field": "mean_field_tables:mean_field",

@@ -60,10 +60,8 @@ class MeanField:
     def __post_init__(self) -> None:
         for name, low in (("kappa", 0.0), ("nu", 0.0), ("memory", 1.0), ("radius", 0.0)):
             value = getattr(self, name)
-            if not (np.isfinite(value) and value >= low and value > 0):
-                raise ValueError(
-                    f"mean field: {name} = {value!r}; allowed: finite, > 0 and >= {low:g}"
-                )
+            if not (np.isfinite(value) and value > low):
+                raise ValueError(f"mean field: {name} = {value!r}; allowed: finite, above {low:g}")
 
     def gain(self, lr: ArrayLike, schedule: Schedule) -> Floats:
         """g, dimensionless; shape of `lr`."""
@@ -105,7 +103,7 @@ class MeanField:
             out[alive[left]] = first + share
             if left.any():
                 alive = alive[~left]
-                runs.keep(~left)
+                runs.keep(np.flatnonzero(~left))
         return out
 
     def trajectory(self, lr: ArrayLike, schedules: Schedules, updates: int) -> Floats:
@@ -176,7 +174,7 @@ class _Runs:
         self.x, self.q, self.t = x, q, self.t + updates
         return path
 
-    def keep(self, chosen: NDArray[np.bool_]) -> None:
+    def keep(self, chosen: NDArray[np.int64]) -> None:
         for name in ("lr", "delay", "interval", "x", "q"):
             setattr(self, name, getattr(self, name)[chosen])
         self.ring = np.ascontiguousarray(self.ring[:, chosen])
