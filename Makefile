@@ -31,7 +31,7 @@ BIN := $(abspath $(VENV))/bin
 STAMP := $(VENV)/.installed
 IN_ENV := PATH="$(BIN):$$PATH"
 
-.PHONY: help setup smoke test lint lint-python lint-types lint-workflow format docs bench clean distclean
+.PHONY: help setup smoke lab test lint lint-python lint-types lint-workflow format docs bench clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,10 @@ $(STAMP): pyproject.toml constraints.txt
 smoke: $(STAMP) ## run the whole experiment on a tiny model; ends with the path of its report
 	$(IN_ENV) snakemake --cores $(CORES) --configfile $(CONFIG) --profile profiles/smoke
 	@$(IN_ENV) driftlaw config path $(CONFIG)
+
+lab: $(STAMP) ## measure every estimator against exact gradients, at full size; ends with the path of the page
+	$(IN_ENV) driftlaw lab --config config/lab.yaml --cores $(CORES)
+	@$(IN_ENV) driftlaw config path config/lab.yaml
 
 test: $(STAMP) ## run the tests, except those marked slow
 	$(IN_ENV) pytest -n $(CORES) -q -m "not slow" $(PYTEST_ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_controller_acts_and_resumes_to_the_same_bytes(tmp_path: Path, name: s
     # Without an informative group the gradient is 0 and has no direction.
     zero = [norm == 0 for norm in ledger["grad_norm"]]
     missing = [c is None for c in ledger["grad_cosine"]]
-    assert missing == [True, *(a or b for a, b in zip(zero, zero[1:], strict=False))]
+    assert missing == [True, *(a or b for a, b in itertools.pairwise(zero))]
     if name == "ess_lr":
         shares = ledger["traj_ratio_ess"]
         assert min(shares) < 0.999

@@ -72,7 +72,7 @@ def growing_groups(tables: Tables) -> Claim:
                 row["objective"],
                 interval(row),
                 interval(at_large),
-                f"{row['cells']} ({row['vanished']} too small to resolve)",
+                f"{row['cells']} ({row['vanished']})",
                 number(row["falls_to"]),
             ]
         )
@@ -82,7 +82,7 @@ def growing_groups(tables: Tables) -> Claim:
         "objective",
         "slope in G",
         "slope, larger half",
-        "cells",
+        "cells (too small to resolve)",
         "last over first",
     ]
     return claim(

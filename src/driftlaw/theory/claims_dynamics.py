@@ -105,8 +105,8 @@ def mean_field(tables: Tables) -> Claim:
         f"Collapse time has exponents {span(times['slope'])} in η at "
         f"gains from 2 to 20; the boundary is {span(long['ratio'])} of "
         f"the closed form; an interval's boundary over that of the delay with equal mean lag is "
-        f"{span(most['interval_over_delay'])} at "
-        f"M = {most['memory'].iloc[0]:g} and {span(least['interval_over_delay'])} at "
+        f"{_exact(most['interval_over_delay'])} at "
+        f"M = {most['memory'].iloc[0]:g} and {_exact(least['interval_over_delay'])} at "
         f"M = {least['memory'].iloc[0]:g}."
     )
     found = []
@@ -151,3 +151,8 @@ def mean_field(tables: Tables) -> Claim:
             },
         ],
     )
+
+
+def _exact(values: pd.Series) -> str:
+    """The range of quotients near 1."""
+    return f"{values.min():.3f} to {values.max():.3f}"
