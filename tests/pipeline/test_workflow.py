@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import os
 import re
@@ -74,6 +75,20 @@ def test_one_call_ends_with_a_report_of_real_runs(finished: Path) -> None:
     assert all(run_id in report for run_id in runs)
     assert not re.search(r"(src|href)=[\"']?https?:", report)
     json.loads((finished / "results/ci/laws/fit.json").read_text())
+    claims = json.loads((finished / "results/ci/lab/estimators/claims.json").read_text())
+    assert [c["id"] for c in claims] == ["3", "5"]
+    assert "Estimator laboratory" in report
+    assert all(html.escape(c["title"], quote=False) in report for c in claims)
+
+
+def test_a_laboratory_without_training_is_a_study_too(tmp_path: Path) -> None:
+    lab = {"second_moment": {"group_size": 2, "updates": [0, 8], "distances": [1.0]}}
+    (tmp_path / "lab.yaml").write_text(yaml.safe_dump({"study": "only", "seeds": [], "lab": lab}))
+    done = snakemake(*PROFILE, "--configfile", "lab.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "## 3." in (tmp_path / "results/only/lab/estimators.md").read_text()
+    assert not (tmp_path / "results/only/runs").exists()
+    assert planned(snakemake("-n", "--configfile", "lab.yaml", cwd=tmp_path)) == {}
 
 
 def test_after_success_nothing_is_planned(finished: Path) -> None:
@@ -93,6 +108,11 @@ def test_a_changed_setting_plans_what_depends_on_it(finished: Path) -> None:
         ({"task": {"seed": 1}}, {"data": 1, "base": 1, "train": 4, **after}),
         ({"description": "other words"}, {"figures": 1, "report": 1, "all": 1}),
         ({"learner": {"checkpoint_every": 5}}, {"figures": 1, "report": 1, "all": 1}),
+        # One section of the laboratory: it alone, and what is made of it.
+        (
+            {"lab": {"cycle": {"lrs": [0.1, 0.2]}}},
+            {"lab_section": 1, "lab_page": 1, "figures": 1, "report": 1, "all": 1},
+        ),
     ]
     for change, expected in cases:
         other = finished / "other.yaml"

@@ -11,6 +11,10 @@ normalisation already. It is not applied twice: `length_norm` and `l_max` have n
 is 1/|y_i|. gepo's weight is not 1 on-policy: s_i compares p_i with the group's expected q. Its sums are
 taken as logsumexp, so that long responses do not underflow; log s_i is clamped like a ratio, and a
 group whose q are all 0 has log s_i at the clamp. A response without tokens has no part in anything.
+
+gspo's r_i is the clamped trajectory ratio, so it is the *sum* of log-ratios that must stay within the
+clamp: at 20 nats a response of 1,000 tokens that drift 0.02 nats each has no gradient. Long responses
+want `clamp: 80`, and `clamped_count` says when it matters (docs/peers.md measures it).
 """
 
 from __future__ import annotations
