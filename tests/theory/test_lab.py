@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from driftlaw.config.lab import LabSettings
+from driftlaw.theory.claim import verdict_of
 from driftlaw.theory.claims import claims
 from driftlaw.theory.lab import SECTIONS, complete, finish, read_tables, run
 from driftlaw.theory.page import page
@@ -103,6 +104,41 @@ def test_a_verdict_follows_its_table(tmp_path: Path) -> None:
     assert verdict() == "supported"
     assert verdict(slope=2.0) == "not supported"
     assert verdict(at_synchronisation=0.1) == "depends"
+
+
+def test_tables_that_are_too_small_decide_nothing(tmp_path: Path) -> None:
+    assert verdict_of([]) == "undecided"
+    assert [verdict_of(c) for c in ([True], [True, False], [False])] == [
+        "supported",
+        "depends",
+        "not supported",
+    ]
+    cells = pd.DataFrame(
+        {
+            "method": ["gmc", "gmc"],
+            "tau": [4, 8],
+            "relative": [0.1, 0.2],
+            "delay_resolved": [False, False],
+            "cap_term": [float("nan")] * 2,
+            "cap_resolved": [False, False],
+        }
+    )
+    nothing = pd.DataFrame(
+        {"scope": ["inside"], "estimate": [float("nan")], "term": ["delay"], "method": ["gmc"]}
+        | {"variable": ["G"], "low": [float("nan")], "high": [float("nan")], "claimed": [-0.4]}
+    )
+    found = claims({"async_sgd": {"cells": cells, "exponents": nothing}})[0]
+    assert found["verdict"] == "undecided" and "none can be fitted" in found["evidence"]
+
+    def verdict(low: float, high: float) -> str:
+        row = nothing.assign(estimate=(low + high) / 2, low=low, high=high, cells=5, unresolved=0)
+        return str(
+            claims({"async_sgd": {"cells": cells, "exponents": row.assign(scatter=0.1)}})[0][
+                "verdict"
+            ]
+        )
+
+    assert verdict(-0.5, -0.3) == "supported" and verdict(-1.2, -0.9) == "not supported"
 
 
 def test_docs_are_the_page_of_the_claims_beside_them() -> None:

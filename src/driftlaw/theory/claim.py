@@ -1,13 +1,14 @@
 """What a claim is, and how its numbers are written.
 
 A claim is a mapping: id, title and claim (what is stated, with its mark), verdict (`supported`, `not
-supported` or `depends`), evidence (one sentence with its numbers), tables (title, columns, rows of text),
-text (paragraphs) and figures (names). Intervals have 90 %.
+supported`, `depends`, or `undecided` where the tables are too small to say), evidence (one sentence
+with its numbers), tables (title, columns, rows of text), text (paragraphs) and figures (names).
+Intervals have 90 %.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -15,12 +16,20 @@ import pandas as pd
 
 Claim = dict[str, Any]
 Tables = Mapping[str, pd.DataFrame]
-Verdict = Literal["supported", "not supported", "depends"]
+Verdict = Literal["supported", "not supported", "depends", "undecided"]
 
 
 def claim(identity: str, verdict: Verdict, evidence: str, tables: list[Mapping[str, Any]]) -> Claim:
     """The part of a claim that comes from tables; its words are in `prose.yaml` under `identity`."""
     return {"id": identity, "verdict": verdict, "evidence": evidence, "tables": tables}
+
+
+def verdict_of(checks: Iterable[bool]) -> Verdict:
+    """Of conditions that a claim needs: all hold, none, some, or there is none to look at."""
+    held = [bool(check) for check in checks]
+    if not held:
+        return "undecided"
+    return "supported" if all(held) else "depends" if any(held) else "not supported"
 
 
 def number(value: float) -> str:

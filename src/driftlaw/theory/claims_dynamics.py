@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from driftlaw.theory.claim import Claim, Tables, Verdict, claim, interval, number, records, span
+from driftlaw.theory.claim import Claim, Tables, claim, interval, number, records, span, verdict_of
 
 SYMBOLS = {"tau": "τ", "G": "G", "eps": "ε", "N": "N"}
 # docs/method.md: largest stable eta x 1e4 by S, at kappa 1, nu 4e-4, M 50, R .25 and T = 8000.
@@ -13,20 +13,13 @@ STATED = {3: "4.12", 5: "2.09", 9: "1.09", 17: "0.61", 33: "0.41", 65: "0.35"}
 
 
 def asynchronous_sgd(tables: Tables) -> Claim:
-    """By gmc's delay term: supported if the intervals of its exponents in tau, G and eps all contain the
-    claimed ones; not supported if none does; depends otherwise."""
+    """By the exponents of gmc's delay term in tau, G and eps: supported if their intervals contain the
+    claimed ones, not supported if none does; undecided without an exponent."""
     exponents, cells = tables["exponents"], tables["cells"]
     inside = exponents[(exponents["scope"] == "inside") & exponents["estimate"].notna()]
     delay = inside[inside["term"] == "delay"]
     mine = [r for r in records(delay[delay["method"] == "gmc"]) if r["variable"] != "N"]
-    hits = [r["low"] <= r["claimed"] <= r["high"] for r in mine]
-    verdict: Verdict = (
-        "depends"
-        if any(hits) and not all(hits)
-        else "supported"
-        if hits and all(hits)
-        else "not supported"
-    )
+    verdict = verdict_of(r["low"] <= r["claimed"] <= r["high"] for r in mine)
     said = ", ".join(
         f"{SYMBOLS[r['variable']]} {interval(r, 'estimate')} (claimed {number(r['claimed'])})"
         for r in mine
@@ -37,7 +30,8 @@ def asynchronous_sgd(tables: Tables) -> Claim:
     resolved = int(delayed["delay_resolved"].sum())
     capped = delayed[delayed["cap_term"].notna()]
     evidence = (
-        f"Exponents of gmc's delay term: {said}{plain}. {resolved} of {len(delayed)} delay terms are "
+        f"Exponents of gmc's delay term: {said or 'none can be fitted'}{plain}. "
+        f"{resolved} of {len(delayed)} delay terms are "
         f"resolved, and {int(capped['cap_resolved'].sum())} of {len(capped)} of the cap's own part."
     )
     rows = []
@@ -88,7 +82,7 @@ def _delay_terms(delayed: pd.DataFrame) -> dict[str, object]:
 
 
 def mean_field(tables: Tables) -> Claim:
-    """Supported: collapse time has an exponent within 0.1 of -1 away from the boundary, the boundary is
+    """Needs: collapse time has an exponent within 0.1 of -1 away from the boundary, the boundary is
     within a factor 1.5 of the closed form wherever T is at least 2000, and at the largest memory equal mean
     lag gives boundaries equal to 1 %."""
     boundary, equal, exponents = (tables[k] for k in ("boundary", "equal_lag", "exponents"))
@@ -99,8 +93,7 @@ def mean_field(tables: Tables) -> Claim:
     most = equal[equal["memory"] == equal["memory"].max()]
     least = equal[equal["memory"] == equal["memory"].min()]
     same = (most["interval_over_delay"] - 1).abs() < 0.01
-    checks = [bool(exits.all()), bool(near.all()), bool(same.all())]
-    verdict: Verdict = "supported" if all(checks) else "depends" if any(checks) else "not supported"
+    verdict = verdict_of(bool(check.all()) for check in (exits, near, same) if len(check))
     evidence = (
         f"Collapse time has exponents {span(times['slope'])} in η at "
         f"gains from 2 to 20; the boundary is {span(long['ratio'])} of "
