@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +78,45 @@ def test_a_section_that_breaks_leaves_nothing_and_the_others_stay(
     assert not (tmp_path / "second_moment").exists()
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interruption_ends_every_process_and_keeps_what_is_complete(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    long = {"async_sgd": {}, "drift": {}, "second_moment": TINY["second_moment"]}
+    (tmp_path / "lab.yaml").write_text(yaml.safe_dump({"study": "s", "seeds": [], "lab": long}))
+    command = [sys.executable, "-m", "driftlaw", "lab", "--config", "lab.yaml", "--out", "lab"]
+    process = subprocess.Popen(
+        [*command, "--cores", "3"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "second_moment: done" in line:
+            break
+    all_children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    # Besides the sections there is Python's own tracker of shared resources.
+    children = [c for c in all_children if b"spawn_main" in Path(f"/proc/{c}/cmdline").read_bytes()]
+    assert len(children) >= 2
+    os.killpg(process.pid, number)
+    rest = process.stderr.read()
+    assert process.wait(30) == code and "Traceback" not in rest
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    held = {path.parent.name for path in (tmp_path / "lab").glob("*/manifest.json")}
+    assert "second_moment" in held and not held & {"async_sgd", "drift"}
+
+
+def test_a_section_that_breaks_in_its_own_process_is_one_line(tmp_path: Path) -> None:
+    """A file stands where the laboratory's folder should be."""
+    (tmp_path / "lab").write_text("")
+    with pytest.raises(RuntimeError, match=r"^laboratory section \w+: .*/lab: ") as error:
+        run(settings(), tmp_path / "lab", list(TINY), 2, quiet)
+    assert "\n" not in str(error.value)
+
+
 def test_the_page_holds_the_claims_of_its_sections_and_their_figures(tmp_path: Path) -> None:
     run(settings(), tmp_path, list(TINY), 1, quiet)
     finish(settings(), tmp_path, quiet)
@@ -90,6 +133,14 @@ def test_the_page_holds_the_claims_of_its_sections_and_their_figures(tmp_path: P
     sup = pd.read_csv(tmp_path / "second_moment/sup.csv")
     largest = sup.loc[sup["objective"] == "uncapped", "sup"].max()
     assert f"without a cap {largest:.3g}" in text
+
+
+def test_a_section_that_was_not_run_is_not_on_the_page_and_it_is_said(tmp_path: Path) -> None:
+    run(settings(), tmp_path, ["cycle"], 1, quiet)
+    said: list[str] = []
+    finish(settings(), tmp_path, said.append)
+    assert said[0].endswith("not run with these settings: second_moment")
+    assert [c["id"] for c in json.loads((tmp_path / "estimators/claims.json").read_text())] == ["5"]
 
 
 def test_a_verdict_follows_its_table(tmp_path: Path) -> None:

@@ -13,16 +13,23 @@ where it stopped, section by section. Sections run in processes of their own, on
 from __future__ import annotations
 
 import importlib
+import multiprocessing
+import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing import connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from driftlaw.config.lab import LabSettings
+from driftlaw.errors import one_line
 from driftlaw.files import read_json, replacing, write_json, write_text
 from driftlaw.provenance import provenance
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     import pandas as pd
 
 Say = Callable[[str], None]
@@ -50,21 +57,46 @@ def run(settings: LabSettings, out: Path, sections: Sequence[str], cores: int, s
         for name in todo:
             run_section(settings, out, name, say)
         return
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
+    _run_side_by_side(settings, out, todo, cores)
 
+
+def _run_side_by_side(settings: LabSettings, out: Path, todo: Sequence[str], cores: int) -> None:
+    """Sections in processes of their own; none outlives an interruption or the failure of another."""
     # Not forked: torch's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(cores, mp_context=context) as pool:
-        jobs = [pool.submit(run_section, settings, out, name, print_line) for name in todo]
-        try:
-            for job in as_completed(jobs):
-                job.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(getattr(pool, "_processes", {}).values()):
-                process.terminate()
-            raise
+    waiting = list(todo)
+    running: dict[int, tuple[str, BaseProcess, connection.Connection]] = {}
+    # As a signal would end a plain process, but through the `finally` below.
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        while waiting or running:
+            while waiting and len(running) < cores:
+                name = waiting.pop(0)
+                receiver, sender = context.Pipe(duplex=False)
+                process = context.Process(target=_child, args=(settings, out, name, sender))
+                process.start()
+                running[process.sentinel] = (name, process, receiver)
+            for sentinel in connection.wait(list(running)):
+                name, process, receiver = running.pop(cast(int, sentinel))
+                process.join()
+                if process.exitcode:
+                    text = receiver.recv() if receiver.poll() else f"killed ({process.exitcode})"
+                    raise RuntimeError(f"laboratory section {name}: {text}")
+    finally:
+        for _, process, _ in running.values():
+            process.terminate()
+            process.join()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _child(settings: LabSettings, out: Path, name: str, sender: connection.Connection) -> None:
+    # The parent, which a terminal interrupts too, ends its children itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        run_section(settings, out, name, print_line)
+    except Exception as error:
+        sender.send(one_line(error)[0])
+        sys.exit(1)
 
 
 def run_section(settings: LabSettings, out: Path, name: str, say: Say) -> None:
@@ -103,12 +135,16 @@ def complete(settings: LabSettings, out: Path, name: str) -> bool:
 
 
 def finish(settings: LabSettings, out: Path, say: Say) -> None:
-    """Claims, figures and the page from the tables of all chosen sections."""
+    """Claims, figures and the page from the tables of the chosen sections that are complete."""
     from driftlaw.theory.claims import claims
     from driftlaw.theory.figures import draw_lab
     from driftlaw.theory.page import page
 
-    tables = read_tables(out, list(settings.chosen()))
+    done = [name for name in settings.chosen() if complete(settings, out, name)]
+    missing = [name for name in settings.chosen() if name not in done]
+    if missing:
+        say(f"not on the page, since not run with these settings: {', '.join(missing)}")
+    tables = read_tables(out, done)
     found = claims(tables)
     with replacing(out / "estimators") as folder:
         folder.mkdir(parents=True)
@@ -131,8 +167,6 @@ def read_tables(out: Path, sections: Sequence[str]) -> dict[str, dict[str, pd.Da
 
 def print_line(text: str) -> None:
     """Progress from a section's own process."""
-    import sys
-
     print(text, file=sys.stderr, flush=True)
 
 
