@@ -28,7 +28,7 @@ from driftlaw.files import read_json, replacing, write_json, write_text
 from driftlaw.provenance import provenance
 
 if TYPE_CHECKING:
-    from multiprocessing.process import BaseProcess
+    from multiprocessing.context import SpawnProcess
 
     import pandas as pd
 
@@ -65,7 +65,7 @@ def _run_side_by_side(settings: LabSettings, out: Path, todo: Sequence[str], cor
     # Not forked: torch's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
     waiting = list(todo)
-    running: dict[int, tuple[str, BaseProcess, connection.Connection]] = {}
+    running: dict[int, tuple[str, SpawnProcess, connection.Connection]] = {}
     # As a signal would end a plain process, but through the `finally` below.
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
